@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * gt_abi.h - everything the BPF program and the recorder share: the records in the ring, the map
+ * values and the layout of a probe's cookie. The ONLY header included by both sides.
+ *
+ * Nothing here reaches disk; the file has a format of its own (include/giltrace/gilfile.h), but
+ * the kinds have the same numbers in both.
+ */
+#ifndef GT_ABI_H
+#define GT_ABI_H
+
+#ifndef __bpf__
+#include <linux/types.h>
+#endif
+
+#define GT_MAX_GILS  16   /* GILs told apart in one process (3.12+: one per interpreter) */
+#define GT_GIL_OTHER 0xff /* all GILs beyond that */
+#define GT_SEEN      1024 /* slots of the per-process table of threads; a power of two */
+#define GT_COMM_LEN  16   /* TASK_COMM_LEN */
+
+/* What happened. The values are also those of the file (enum gil_kind). */
+enum gt_kind {
+	GT_WAIT = 1,    /* first timed wait of a contended take */
+	GT_ACQUIRE = 2, /* the thread has the GIL */
+	GT_RELEASE = 3, /* the thread no longer has it */
+	GT_YIELD = 4,   /* after a forced release: waits until another thread has acquired */
+	GT_TAKE = 5,    /* take_gil entered (function mode) */
+	GT_DROPPED = 6, /* drop_gil returned (function mode) */
+	GT_THREAD = 8,  /* struct gt_rec_thread: first event of a thread follows */
+	GT_GIL = 9,     /* struct gt_rec_gil: what an index stands for */
+	GT_LOST = 10,   /* struct gt_rec_lost: events before this record were lost */
+};
+
+/* The record of an event, and the head of the longer ones. */
+struct gt_rec {
+	__u64 ts_ns; /* CLOCK_MONOTONIC */
+	__u32 tid;   /* thread id in the root PID namespace */
+	__u8 kind;   /* enum gt_kind */
+	__u8 gil;    /* index in gt_target.gils, or GT_GIL_OTHER */
+	__u8 site;   /* index of the probe site that fired, as in the target's list of sites */
+	__u8 flags;  /* GT_REC_* */
+};
+
+/* GT_GIL: seen at a release only, which any user of condition variables could have caused. */
+#define GT_REC_UNCONFIRMED 0x01
+
+struct gt_rec_thread {
+	struct gt_rec rec;
+	__u32 ns_tid; /* in the target's PID namespace; 0: the kernel did not tell */
+	__u32 pad;
+	char comm[GT_COMM_LEN];
+};
+
+struct gt_rec_gil {
+	struct gt_rec rec;
+	__u64 addr; /* of gil->cond in the target; 0 in CPython 3.6 and in function mode */
+};
+
+struct gt_rec_lost {
+	struct gt_rec rec;
+	__u64 begin_ns; /* time of the first event that was lost since the last GT_LOST */
+	__u64 total;    /* events lost since the start of the recording */
+};
+
+struct gt_gil {
+	__u64 addr; /* of gil->cond */
+	__u32 confirmed;
+	__u32 pad;
+};
+
+struct gt_seen {
+	__u32 tid;
+	__u32 waiting; /* == gt_target.epoch: a GT_WAIT was recorded, and nothing else since */
+};
+
+/*
+ * One traced process: a value of the map `targets`, which user space has mapped. Written by user
+ * space before `on` is set; after that by BPF only, except `on` itself.
+ */
+struct gt_target {
+	__u32 tgid;        /* root PID namespace; 0: free */
+	__u32 on;          /* the gate: events are recorded while it is set */
+	__u32 switch_cond; /* &gil->switch_cond - &gil->cond; unused where all sites are NOARG */
+	__u32 wake_every;  /* records between two wake-ups of the reader */
+	__u64 pidns_dev;   /* the target's PID namespace, as stat(2) on /proc/PID/ns/pid says */
+	__u64 pidns_ino;
+	/* BPF's own from here on */
+	__u64 lost;         /* events that found no room in the ring */
+	__u64 lost_told;    /* of these, told to the reader by a GT_LOST */
+	__u64 gap_begin_ns; /* first loss not yet told */
+	__u64 foreign;      /* hits of release sites on condition variables that are no GIL's */
+	__u32 unwoken;      /* records since the last wake-up */
+	__u32 epoch;        /* 1 + number of GT_LOST told: after a gap every wait is told again */
+	__u32 ngils;
+	__u32 pad;
+	struct gt_gil gils[GT_MAX_GILS];
+	struct gt_seen seen[GT_SEEN];
+};
+
+/* A probe's cookie says whose it is and what it means. */
+#define GT_COOKIE(slot, kind, site, flags)                                                         \
+	((__u64)(slot) << 32 | (__u64)(flags) << 16 | (__u64)(kind) << 8 | (__u64)(site))
+#define GT_COOKIE_SLOT(c)  ((__u32)((c) >> 32))
+#define GT_COOKIE_FLAGS(c) ((__u8)((c) >> 16))
+#define GT_COOKIE_KIND(c)  ((__u8)((c) >> 8))
+#define GT_COOKIE_SITE(c)  ((__u8)(c))
+
+/* Flags of a site (and of its cookie). */
+#define GT_SITE_RETURN 0x01 /* a return probe */
+#define GT_SITE_NOARG  0x02 /* the first argument does not tell the GIL: 0 (functions, 3.6) */
+#define GT_SITE_MATCH  0x04 /* shared code: count only hits on a GIL that is already known */
+
+_Static_assert(sizeof(struct gt_rec) == 16, "the wire record is 16 bytes");
+_Static_assert(sizeof(struct gt_rec_thread) == 40, "");
+_Static_assert(sizeof(struct gt_rec_gil) == 24, "");
+_Static_assert(sizeof(struct gt_rec_lost) == 32, "");
+
+#endif
