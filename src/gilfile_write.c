@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gilfile_write.h"
+#include "gilfile_codec.h"
+
+#include <elf.h>
+#include <zlib.h>
+
+#define BLOCK_ROOM (64u * 1024) /* payload of an EVENTS block */
+
+#if defined(__x86_64__)
+#define OWN_MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define OWN_MACHINE EM_AARCH64
+#else
+#define OWN_MACHINE EM_NONE
+#endif
+
+struct gt_gilfile {
+	int fd;
+	int err; /* of the first write that failed */
+	uint64_t bytes;
+	uint64_t seq;
+	uint64_t lost_total; /* as last told */
+	uint64_t written, unwritten;
+	uint32_t pending; /* events (not threads, GILs, losses) in the block in memory */
+	size_t len;       /* of its payload */
+	struct gt_encoder enc;
+	uint8_t block[GIL_BLOCK_HEADER_SIZE + BLOCK_ROOM];
+};
+
+struct block {
+	uint16_t type;
+	uint8_t codec;
+	uint32_t size, count;
+	uint64_t first_ns, last_ns;
+};
+
+static int write_all(int fd, const uint8_t *p, size_t n)
+{
+	while (n) {
+		ssize_t w = write(fd, p, n);
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w < 0)
+			return -errno;
+		if (!w)
+			return -EIO;
+		p += w;
+		n -= (size_t)w;
+	}
+	return 0;
+}
+
+/* buf: room for the block's header, then its payload. */
+static int write_block(struct gt_gilfile *f, const struct block *b, uint8_t *buf)
+{
+	size_t total = GIL_BLOCK_HEADER_SIZE + (size_t)b->size;
+
+	if (f->err)
+		return f->err;
+	gt_put_le32(buf, GIL_BLOCK_MAGIC);
+	gt_put_le16(buf + 4, b->type);
+	buf[6] = b->codec;
+	buf[7] = 0;
+	gt_put_le32(buf + 8, b->size);
+	gt_put_le32(buf + 12, b->count);
+	gt_put_le64(buf + 16, f->seq);
+	gt_put_le64(buf + 24, b->first_ns);
+	gt_put_le64(buf + 32, b->last_ns);
+	gt_put_le64(buf + 40, f->lost_total);
+	gt_put_le32(buf + 48, (uint32_t)crc32(0, buf + GIL_BLOCK_HEADER_SIZE, b->size));
+	gt_put_le32(buf + 52, (uint32_t)crc32(0, buf, 52));
+	f->err = write_all(f->fd, buf, total);
+	if (f->err) {
+		/* A part of it may have been written. If this fails, a reader says so: no harm. */
+		if (ftruncate(f->fd, (off_t)f->bytes)) {
+		}
+		return f->err;
+	}
+	f->seq++;
+	f->bytes += total;
+	return 0;
+}
+
+int gt_gilfile_create(int fd, struct gt_gilfile **out)
+{
+	gt_autoclose int own = fd;
+	gt_autofree struct gt_gilfile *f = calloc(1, sizeof(*f));
+	uint8_t h[GIL_HEADER_SIZE] = {0};
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	memcpy(h, GIL_MAGIC, 8);
+	gt_put_le16(h + 8, GIL_MAJOR);
+	gt_put_le16(h + 10, GIL_MINOR);
+	gt_put_le32(h + 12, GIL_HEADER_SIZE);
+	gt_put_le32(h + 16, OWN_MACHINE);
+	gt_put_le32(h + 28, (uint32_t)crc32(0, h, 28));
+	r = write_all(own, h, sizeof(h));
+	if (r)
+		return r;
+	f->bytes = sizeof(h);
+	f->fd = gt_steal_fd(&own);
+	*out = gt_steal_ptr(f);
+	return 0;
+}
+
+static uint8_t *put_string(uint8_t *p, const char *s)
+{
+	size_t n = strlen(s);
+
+	p = gt_varint_put(p, n);
+	memcpy(p, s, n);
+	return p + n;
+}
+
+int gt_gilfile_meta(struct gt_gilfile *f, const char *const (*pairs)[2], size_t n)
+{
+	struct block b = {.type = GIL_BLOCK_META};
+	gt_autofree uint8_t *buf = NULL;
+	size_t room = GIL_BLOCK_HEADER_SIZE;
+	uint8_t *p;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t k = strlen(pairs[i][0]), v = pairs[i][1] ? strlen(pairs[i][1]) : 0;
+
+		if (k > GIL_BLOCK_PAYLOAD_MAX || v > GIL_BLOCK_PAYLOAD_MAX)
+			return -E2BIG;
+		room += k + v + 6; /* lengths up to 2^20 take 3 bytes each */
+		if (room > GIL_BLOCK_HEADER_SIZE + GIL_BLOCK_PAYLOAD_MAX)
+			return -E2BIG;
+	}
+	buf = malloc(room);
+	if (!buf)
+		return -ENOMEM;
+	p = buf + GIL_BLOCK_HEADER_SIZE;
+	for (size_t i = 0; i < n; i++) {
+		if (!pairs[i][1])
+			continue;
+		p = put_string(p, pairs[i][0]);
+		p = put_string(p, pairs[i][1]);
+		b.count++;
+	}
+	b.size = (uint32_t)(p - buf - GIL_BLOCK_HEADER_SIZE);
+	return b.count ? write_block(f, &b, buf) : f->err;
+}
+
+int gt_gilfile_sites(struct gt_gilfile *f, const struct gil_site *sites, size_t n)
+{
+	struct block b = {.type = GIL_BLOCK_SITES, .count = (uint32_t)n};
+	gt_autofree uint8_t *buf = NULL;
+	uint8_t *p;
+
+	if (n > UINT8_MAX + 1)
+		return -E2BIG;
+	buf = malloc(GIL_BLOCK_HEADER_SIZE + n * (11 + GIL_SITE_HOW_MAX));
+	if (!buf)
+		return -ENOMEM;
+	p = buf + GIL_BLOCK_HEADER_SIZE;
+	for (size_t i = 0; i < n; i++) {
+		size_t len = strnlen(sites[i].how, GIL_SITE_HOW_MAX - 1);
+
+		gt_put_le64(p, sites[i].offset);
+		p[8] = sites[i].kind;
+		p[9] = sites[i].flags;
+		p[10] = (uint8_t)len;
+		memcpy(p + 11, sites[i].how, len);
+		p += 11 + len;
+	}
+	b.size = (uint32_t)(p - buf - GIL_BLOCK_HEADER_SIZE);
+	return write_block(f, &b, buf);
+}
+
+int gt_gilfile_clock(struct gt_gilfile *f, const struct gil_clock *sample)
+{
+	uint8_t buf[GIL_BLOCK_HEADER_SIZE + 40];
+	uint8_t *p = buf + GIL_BLOCK_HEADER_SIZE;
+	const struct block b = {
+		.type = GIL_BLOCK_CLOCK,
+		.size = 40,
+		.count = 1,
+		.first_ns = sample->mono_ns,
+		.last_ns = sample->mono_ns,
+	};
+
+	gt_put_le64(p, sample->mono_ns);
+	gt_put_le64(p + 8, sample->raw_ns);
+	gt_put_le64(p + 16, sample->unix_ns);
+	gt_put_le64(p + 24, sample->boot_ns);
+	gt_put_le64(p + 32, sample->error_ns);
+	return write_block(f, &b, buf);
+}
+
+int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lost_total)
+{
+	uint32_t is_event;
+	uint8_t *p;
+
+	if (ev->kind > GT_TAG_KIND || !(GT_KINDS_KNOWN >> ev->kind & 1) ||
+	    ev->mono_ns >= GIL_TIME_MAX)
+		return -EINVAL;
+	is_event = GT_KINDS_EVENTS >> ev->kind & 1;
+	if (f->err) {
+		f->unwritten += is_event;
+		return f->err;
+	}
+	if (!f->enc.count)
+		gt_encoder_reset(&f->enc);
+	p = f->block + GIL_BLOCK_HEADER_SIZE + f->len;
+	f->len += (size_t)(gt_encode(&f->enc, p, ev) - p);
+	f->pending += is_event;
+	if (f->len > BLOCK_ROOM - GT_RECORD_MAX || f->enc.nthreads == GIL_BLOCK_THREADS_MAX)
+		return gt_gilfile_flush(f, lost_total);
+	return 0;
+}
+
+int gt_gilfile_flush(struct gt_gilfile *f, uint64_t lost_total)
+{
+	const struct block b = {
+		.type = GIL_BLOCK_EVENTS,
+		.codec = GIL_CODEC_DELTA,
+		.size = (uint32_t)f->len,
+		.count = f->enc.count,
+		.first_ns = f->enc.first_ns,
+		.last_ns = f->enc.last_ns,
+	};
+	int r;
+
+	f->lost_total = lost_total;
+	if (f->err || !b.count)
+		return f->err;
+	r = write_block(f, &b, f->block);
+	if (r)
+		f->unwritten += f->pending;
+	else
+		f->written += f->pending;
+	f->pending = 0;
+	f->len = 0;
+	f->enc.count = 0;
+	return r;
+}
+
+uint64_t gt_gilfile_pending_since(const struct gt_gilfile *f)
+{
+	return f->enc.count ? f->enc.base_ns : 0;
+}
+
+uint64_t gt_gilfile_events(const struct gt_gilfile *f)
+{
+	return f->written + f->pending;
+}
+
+uint64_t gt_gilfile_unwritten(const struct gt_gilfile *f)
+{
+	return f->unwritten;
+}
+
+uint64_t gt_gilfile_bytes(const struct gt_gilfile *f)
+{
+	return f->bytes;
+}
+
+int gt_gilfile_error(const struct gt_gilfile *f)
+{
+	return f->err;
+}
+
+int gt_gilfile_finish(struct gt_gilfile *f, enum gil_end_reason reason, uint64_t mono_ns,
+		      uint64_t lost_total, uint64_t *bytes)
+{
+	uint8_t buf[GIL_BLOCK_HEADER_SIZE + 20];
+	uint8_t *p = buf + GIL_BLOCK_HEADER_SIZE;
+	const struct block b = {
+		.type = GIL_BLOCK_END,
+		.size = 20,
+		.count = 1,
+		.first_ns = mono_ns,
+		.last_ns = mono_ns,
+	};
+	int r;
+
+	gt_gilfile_flush(f, lost_total);
+	gt_put_le32(p, reason);
+	gt_put_le64(p + 4, f->written);
+	gt_put_le64(p + 12, lost_total);
+	r = write_block(f, &b, buf);
+	if (bytes)
+		*bytes = f->bytes;
+	/* Network file systems report a failed write here. */
+	if (close(f->fd) && !r)
+		r = -errno;
+	free(f);
+	return r;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static struct {
+	const char *program;
+	enum gt_log_level max;
+	int status_shown;
+} log_state = {"giltrace", GT_LOG_INFO, 0};
+
+void gt_log_setup(const char *program, enum gt_log_level max)
+{
+	log_state.program = program;
+	log_state.max = max;
+}
+
+enum gt_log_level gt_log_max(void)
+{
+	return log_state.max;
+}
+
+/* A name from a target must not be able to drive the terminal. */
+static void defuse(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+}
+
+static void clear_status(void)
+{
+	if (log_state.status_shown)
+		fputs("\r\033[K", stderr);
+	log_state.status_shown = 0;
+}
+
+void gt_log(enum gt_log_level level, const char *fmt, ...)
+{
+	static const char *const prefix[] = {"", "warning: ", "", ""};
+	char line[2048];
+	va_list ap;
+
+	if (level > log_state.max)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	defuse(line);
+	clear_status();
+	fprintf(stderr, "%s: %s%s\n", log_state.program, prefix[level], line);
+}
+
+void gt_status(const char *fmt, ...)
+{
+	char line[256];
+	va_list ap;
+
+	if (log_state.max < GT_LOG_INFO || !isatty(STDERR_FILENO))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	defuse(line);
+	clear_status();
+	fputs(line, stderr);
+	log_state.status_shown = line[0] != '\0';
+	fflush(stderr);
+}

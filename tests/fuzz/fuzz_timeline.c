@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Any sequence of events must give slices that keep the promises of sink.h; and the events of a
+ * simulated process, some of them lost, must never give a hold or a wait that was not there.
+ *
+ * The first byte says what the rest is: an even one, events, EVENT_BYTES each; otherwise a text
+ * "SEED COUNT" from which COUNT random sequences (1, 5, ..) or simulations (3, 7, ..) are made.
+ */
+#include <stdio.h>
+
+#include "timeline.h"
+
+#define START_NS    1000
+#define EVENT_BYTES 5
+#define COUNT_MAX   5000
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MUST(cond)                                                                                 \
+	do {                                                                                       \
+		if (!(cond)) {                                                                     \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);         \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+struct list {
+	struct gt_span *v;
+	size_t n;
+};
+
+static void append(struct list *l, const struct gt_span *span)
+{
+	if (!(l->n & (l->n - 1))) {
+		l->v = reallocarray(l->v, l->n ? l->n * 2 : 1, sizeof(*l->v));
+		MUST(l->v);
+	}
+	l->v[l->n++] = *span;
+}
+
+/* ---- a sink that keeps all and checks it ---- */
+
+struct gt_sink {
+	struct list spans;
+	uint8_t named[256];
+};
+
+static int keep_span(struct gt_sink *s, const struct gt_span *span)
+{
+	append(&s->spans, span);
+	return 0;
+}
+
+static int keep_gap(struct gt_sink *s, const struct gt_gap *gap)
+{
+	(void)s;
+	MUST(gap->begin_ns > 0 && gap->begin_ns <= gap->end_ns);
+	return 0;
+}
+
+static int keep_thread(struct gt_sink *s, const struct gt_sink_thread *t)
+{
+	MUST(t->tid < sizeof(s->named) && !s->named[t->tid]);
+	s->named[t->tid] = 1;
+	return 0;
+}
+
+static const struct gt_sink_ops keeper = {
+	.span = keep_span, .gap = keep_gap, .thread = keep_thread};
+
+static int by_start(const void *a, const void *b)
+{
+	const struct gt_span *x = a, *y = b;
+
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+static void check_rows(const struct gt_sink *s)
+{
+	struct {
+		uint64_t end_ns, start_ns[GT_SPAN_KINDS];
+	} rows[256] = {0};
+
+	for (size_t i = 0; i < s->spans.n; i++) {
+		const struct gt_span *p = &s->spans.v[i];
+
+		MUST(p->kind < GT_SPAN_KINDS && p->open <= GT_OPEN_UNKNOWN);
+		MUST(p->start_ns > 0 && p->start_ns <= p->end_ns);
+		MUST(p->open != GT_OPEN_UNKNOWN || p->start_ns == p->end_ns);
+		MUST(!p->forced || p->kind == GT_SPAN_DROP);
+		MUST(s->named[p->tid]);
+		MUST(p->start_ns >= rows[p->tid].end_ns);
+		MUST(p->start_ns > rows[p->tid].start_ns[p->kind]);
+		rows[p->tid].end_ns = p->end_ns;
+		rows[p->tid].start_ns[p->kind] = p->start_ns;
+	}
+}
+
+static void check_holders(struct gt_sink *s)
+{
+	uint64_t end_ns[256] = {0};
+
+	qsort(s->spans.v, s->spans.n, sizeof(*s->spans.v), by_start);
+	for (size_t i = 0; i < s->spans.n; i++) {
+		const struct gt_span *p = &s->spans.v[i];
+
+		if (p->kind != GT_SPAN_HOLD || p->gil == GIL_INDEX_OTHER)
+			continue;
+		MUST(p->start_ns >= end_ns[p->gil]);
+		end_ns[p->gil] = p->end_ns;
+	}
+}
+
+static struct gt_timeline *begin(struct gt_sink *s)
+{
+	struct gt_timeline *tl;
+
+	*s = (struct gt_sink){0};
+	MUST(!gt_timeline_create(&keeper, s, NULL, NULL, START_NS, &tl));
+	return tl;
+}
+
+static void feed(struct gt_timeline *tl, const struct gil_event *ev)
+{
+	MUST(!gt_timeline_event(tl, ev));
+}
+
+/* The spans are sorted by time afterwards. */
+static void finish(struct gt_timeline *tl, struct gt_sink *s, uint64_t end_ns)
+{
+	const struct gt_timeline_stats *st = gt_timeline_stats(tl);
+
+	MUST(!gt_timeline_finish(tl, end_ns));
+	MUST(st->spans[0] + st->spans[1] + st->spans[2] == s->spans.n);
+	gt_timeline_free(tl);
+	if (!s->spans.n)
+		return;
+	check_rows(s);
+	check_holders(s);
+}
+
+/* ---- any events ---- */
+
+static void run_bytes(const uint8_t *p, size_t size)
+{
+	static const uint8_t gils[] = {0, 0, 0, 1, 1, 2, GIL_INDEX_OTHER, GIL_INDEX_OTHER};
+	uint64_t now = START_NS + 50;
+	struct gt_timeline *tl;
+	struct gt_sink sink;
+
+	tl = begin(&sink);
+	for (; size >= EVENT_BYTES; p += EVENT_BYTES, size -= EVENT_BYTES) {
+		struct gil_event ev = {.kind = p[0] & 15, .tid = p[1] % 5, .gil = gils[p[2] & 7]};
+
+		now += p[3];
+		if (p[0] >> 4 == 15)
+			now -= now > 200 ? 200 : now;
+		if (p[0] == 0x7f && p[1] == 0xff)
+			now = UINT64_MAX - p[3];
+		ev.mono_ns = now;
+		if (ev.kind == GIL_LOST) {
+			ev.lost.begin_mono_ns = now - p[4];
+			ev.lost.count = p[1];
+		} else if (ev.kind == GIL_GIL) {
+			ev.unconfirmed = p[4] & 1;
+		}
+		feed(tl, &ev);
+	}
+	finish(tl, &sink, now - (now > 20 ? 20 : 0));
+	free(sink.spans.v);
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return z ^ z >> 31;
+}
+
+static void run_random(uint64_t seed)
+{
+	uint8_t bytes[EVENT_BYTES * 200];
+	size_t n = next_random(&seed) % 200;
+	/* Mostly kinds that mean something, or nothing would follow from anything. */
+	uint8_t mask = next_random(&seed) & 1 ? 3 : 15;
+
+	for (size_t i = 0; i < n * EVENT_BYTES; i++)
+		bytes[i] = (uint8_t)next_random(&seed);
+	for (size_t i = 0; i < n; i++) {
+		uint8_t *kind = &bytes[i * EVENT_BYTES];
+
+		if (next_random(&seed) % 8)
+			*kind = (uint8_t)((*kind & 0xf0) | ((*kind & mask) + 1));
+	}
+	run_bytes(bytes, n * EVENT_BYTES);
+}
+
+/* ---- a simulated process ---- */
+
+#define SIM_THREADS 6
+#define SIM_GILS    2
+#define SIM_FOREIGN 5 /* a condition variable that is no GIL */
+
+enum sim_state { OUT, WAITS, HOLDS, YIELDS };
+
+struct sim {
+	uint64_t rnd, now;
+	struct {
+		enum sim_state state;
+		uint8_t gil;
+		uint64_t since_ns;
+	} threads[SIM_THREADS];
+	int holder[SIM_GILS];          /* -1: free */
+	uint8_t told[SIM_FOREIGN + 1]; /* GIL record: 1 unconfirmed, 2 confirmed */
+	struct list truth;
+	struct gil_event *events;
+	size_t n, size;
+	uint64_t record_from_ns;
+};
+
+static uint64_t roll(struct sim *s, uint64_t sides)
+{
+	return next_random(&s->rnd) % sides;
+}
+
+static void push(struct sim *s, uint8_t kind, int tid, uint8_t gil, uint8_t unconfirmed)
+{
+	MUST(s->n < s->size);
+	s->events[s->n++] = (struct gil_event){.kind = kind,
+					       .mono_ns = s->now,
+					       .tid = (uint32_t)tid,
+					       .gil = gil,
+					       .unconfirmed = unconfirmed};
+}
+
+/* An event, and before it what the recorder tells of its GIL. */
+static void event(struct sim *s, uint8_t kind, int tid, uint8_t gil)
+{
+	if (s->now < s->record_from_ns)
+		return;
+	if (kind == GIL_RELEASE && !s->told[gil]) {
+		s->told[gil] = 1;
+		push(s, GIL_GIL, tid, gil, 1);
+	} else if ((kind == GIL_ACQUIRE || kind == GIL_WAIT) && s->told[gil] < 2) {
+		s->told[gil] = 2;
+		push(s, GIL_GIL, tid, gil, 0);
+	}
+	push(s, kind, tid, gil, 0);
+}
+
+static void change(struct sim *s, int tid, enum sim_state state)
+{
+	static const uint8_t kinds[] = {
+		[WAITS] = GT_SPAN_TAKE, [HOLDS] = GT_SPAN_HOLD, [YIELDS] = GT_SPAN_DROP};
+	struct gt_span span = {.tid = (uint32_t)tid,
+			       .gil = s->threads[tid].gil,
+			       .kind = kinds[s->threads[tid].state],
+			       .start_ns = s->threads[tid].since_ns,
+			       .end_ns = s->now};
+
+	if (s->threads[tid].state != OUT)
+		append(&s->truth, &span);
+	s->threads[tid].state = state;
+	s->threads[tid].since_ns = s->now;
+}
+
+static void acquire(struct sim *s, int tid)
+{
+	uint8_t gil = s->threads[tid].gil;
+
+	event(s, GIL_ACQUIRE, tid, gil);
+	change(s, tid, HOLDS);
+	s->holder[gil] = tid;
+	for (int i = 0; i < SIM_THREADS; i++)
+		if (i != tid && s->threads[i].state == YIELDS && s->threads[i].gil == gil)
+			change(s, i, OUT);
+}
+
+static void release(struct sim *s, int tid)
+{
+	uint8_t gil = s->threads[tid].gil;
+	int wanted = 0;
+
+	for (int i = 0; i < SIM_THREADS; i++)
+		wanted |= s->threads[i].state == WAITS && s->threads[i].gil == gil;
+	event(s, GIL_RELEASE, tid, gil);
+	s->holder[gil] = -1;
+	if (!wanted || roll(s, 2)) {
+		change(s, tid, OUT);
+		return;
+	}
+	change(s, tid, YIELDS);
+	s->now += roll(s, 3);
+	event(s, GIL_YIELD, tid, gil);
+}
+
+static void step(struct sim *s)
+{
+	int tid = (int)roll(s, SIM_THREADS);
+
+	s->now += 1 + roll(s, 20);
+	switch (s->threads[tid].state) {
+	case OUT:
+		s->threads[tid].gil = roll(s, 4) == 0;
+		if (s->holder[s->threads[tid].gil] < 0) {
+			acquire(s, tid);
+		} else {
+			event(s, GIL_WAIT, tid, s->threads[tid].gil);
+			change(s, tid, WAITS);
+		}
+		break;
+	case WAITS:
+		if (s->holder[s->threads[tid].gil] < 0)
+			acquire(s, tid);
+		else if (!roll(s, 4))
+			event(s, GIL_WAIT, tid, s->threads[tid].gil);
+		break;
+	case HOLDS:
+		if (!roll(s, 8) && !s->told[SIM_FOREIGN])
+			event(s, GIL_RELEASE, tid, SIM_FOREIGN);
+		else
+			release(s, tid);
+		break;
+	case YIELDS:
+		break;
+	}
+}
+
+/* Hands the events on, without some stretches of them, whose loss is told as the recorder does. */
+static void feed_lossy(struct sim *s, struct gt_timeline *tl, int lossy, uint64_t end_ns)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		struct gil_event lost = {.kind = GIL_LOST};
+
+		if (lossy && !roll(s, 30)) {
+			size_t n = 1 + roll(s, roll(s, 2) ? 3 : 30);
+
+			lost.lost.begin_mono_ns = s->events[i].mono_ns;
+			lost.lost.count = n;
+			i += n;
+			/* at the end the recorder tells what is still untold */
+			lost.mono_ns = i < s->n ? s->events[i].mono_ns : end_ns;
+			feed(tl, &lost);
+			if (i >= s->n)
+				return;
+		}
+		feed(tl, &s->events[i]);
+	}
+}
+
+static int lies_in(const struct gt_span *drawn, const struct list *truth)
+{
+	for (size_t i = 0; i < truth->n; i++) {
+		const struct gt_span *t = &truth->v[i];
+
+		if (t->kind == drawn->kind && t->tid == drawn->tid && t->gil == drawn->gil &&
+		    t->start_ns <= drawn->start_ns && drawn->end_ns <= t->end_ns)
+			return 1;
+	}
+	return 0;
+}
+
+/* Was it drawn, as far as it lies within the recording? */
+static int is_drawn(const struct gt_span *t, const struct list *drawn, uint64_t from, uint64_t to)
+{
+	uint64_t start = t->start_ns > from ? t->start_ns : from;
+	uint64_t end = t->end_ns < to ? t->end_ns : to;
+
+	for (size_t i = 0; i < drawn->n; i++) {
+		const struct gt_span *d = &drawn->v[i];
+
+		if (d->kind == t->kind && d->tid == t->tid && d->gil == t->gil &&
+		    d->start_ns == start && d->end_ns == end)
+			return 1;
+	}
+	return 0;
+}
+
+static void compare(const struct sim *s, const struct gt_sink *sink, int lossy, uint64_t end_ns)
+{
+	for (size_t i = 0; i < sink->spans.n; i++) {
+		const struct gt_span *d = &sink->spans.v[i];
+
+		MUST(d->gil != SIM_FOREIGN);
+		MUST(d->open != GT_OPEN_UNKNOWN || lossy);
+		MUST(d->start_ns == d->end_ns || lies_in(d, &s->truth));
+	}
+	for (size_t i = 0; i < s->truth.n && !lossy; i++) {
+		const struct gt_span *t = &s->truth.v[i];
+		int start_seen = t->start_ns >= s->record_from_ns && t->start_ns <= end_ns;
+		int end_seen = t->end_ns >= s->record_from_ns && t->end_ns <= end_ns;
+
+		if (start_seen || (end_seen && t->kind == GT_SPAN_HOLD))
+			MUST(is_drawn(t, &sink->spans, START_NS, end_ns));
+	}
+}
+
+static void run_simulation(uint64_t seed)
+{
+	struct gil_event room[1500];
+	struct sim s = {.rnd = seed,
+			.now = 1,
+			.record_from_ns = START_NS,
+			.events = room,
+			.size = GT_ARRAY_SIZE(room)};
+	struct gt_sink sink;
+	struct gt_timeline *tl = begin(&sink);
+	int lossy = (int)roll(&s, 2);
+	uint64_t end_ns;
+
+	for (int i = 0; i < SIM_GILS; i++)
+		s.holder[i] = -1;
+	if (!roll(&s, 4))
+		s.now = START_NS; /* all seen from the first take on */
+	for (int i = 0; i < 400; i++)
+		step(&s);
+	end_ns = s.now;
+	s.now += 1;
+	for (int i = 0; i < SIM_THREADS; i++)
+		change(&s, i, OUT);
+	feed_lossy(&s, tl, lossy, end_ns);
+	finish(tl, &sink, end_ns);
+	compare(&s, &sink, lossy, end_ns);
+	free(sink.spans.v);
+	free(s.truth.v);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	unsigned long long seed, count;
+	char text[64] = "";
+
+	if (!size)
+		return 0;
+	if (!(data[0] & 1)) {
+		run_bytes(data + 1, size - 1);
+		return 0;
+	}
+	memcpy(text, data + 1, size - 1 < sizeof(text) ? size - 1 : sizeof(text) - 1);
+	if (sscanf(text, "%llu %llu", &seed, &count) != 2)
+		return 0;
+	for (unsigned long long i = 0; i < count && i < COUNT_MAX; i++) {
+		if (data[0] & 2)
+			run_simulation(seed + i);
+		else
+			run_random(seed + i);
+	}
+	return 0;
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is written is read again, on good days (here the writer) and when writing fails. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "gilmake.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+
+static const struct gil_site two_sites[] = {
+	{.offset = 0x1234, .kind = GIL_ACQUIRE, .how = "scan: take_gil"},
+	{.offset = 0x123456789abc, .kind = GIL_RELEASE, .flags = 4, .how = "scan"},
+};
+
+static const struct gil_clock one_clock = {
+	.mono_ns = 1000000000,
+	.raw_ns = 1000000100,
+	.unix_ns = 1700000000123456789,
+	.boot_ns = 5000000000,
+	.error_ns = 40,
+};
+
+/* A descriptor for reading what the writer, which owns the other, has written. */
+static struct gt_gilfile *create(int *fd)
+{
+	struct gt_gilfile *f = NULL;
+
+	*fd = memfd_create("test.gil", MFD_CLOEXEC);
+	assert_true(*fd >= 0);
+	assert_int_equal(gt_gilfile_create(dup(*fd), &f), 0);
+	return f;
+}
+
+static gil_reader *open_reader(int fd)
+{
+	char why[512];
+	gil_reader *r = NULL;
+
+	if (gt_reader_open_fd(dup(fd), "test.gil", &r, why, sizeof(why)))
+		fail_msg("%s", why);
+	return r;
+}
+
+static void expect_events(gil_reader *r, const struct gil_event *ev, size_t n)
+{
+	struct gil_event got;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!gil_reader_next(r, &got))
+			fail_msg("event %zu of %zu is missing: %s", i, n, gil_reader_problem(r));
+		if (!same_event(&got, &ev[i]))
+			fail_msg("event %zu of %zu differs", i, n);
+	}
+	assert_int_equal(gil_reader_next(r, &got), 0);
+	assert_null(gil_reader_problem(r));
+}
+
+static uint64_t count_events(const struct gil_event *ev, size_t n)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += ev[i].kind < 8;
+	return count;
+}
+
+/* One round with everything random; events of `nthreads` threads in one or many blocks. */
+static void round_trip(uint64_t seed, size_t n, uint32_t nthreads)
+{
+	struct gil_event *ev = calloc(n + 1, sizeof(*ev));
+	uint64_t mono = 1 + make_wide(&seed) % 1000000000000, first = UINT64_MAX, last = 0, bytes;
+	struct gt_gilfile *f;
+	gil_reader *r;
+	int fd;
+
+	f = create(&fd);
+	for (size_t i = 0; i < n; i++) {
+		ev[i] = make_event(&seed, &mono, nthreads);
+		first = ev[i].mono_ns < first ? ev[i].mono_ns : first;
+		last = ev[i].mono_ns > last ? ev[i].mono_ns : last;
+		assert_int_equal(gt_gilfile_add(f, &ev[i], i), 0);
+		if (!make_below(&seed, 5000))
+			assert_int_equal(gt_gilfile_flush(f, i), 0);
+	}
+	assert_int_equal(gt_gilfile_events(f), count_events(ev, n));
+	assert_int_equal(gt_gilfile_unwritten(f), 0);
+	assert_int_equal(gt_gilfile_error(f), 0);
+	assert_int_equal(gt_gilfile_finish(f, GIL_END_STOPPED, mono, n, &bytes), 0);
+	assert_int_equal(bytes, lseek(fd, 0, SEEK_END));
+
+	r = open_reader(fd);
+	expect_events(r, ev, n);
+	gil_reader_rewind(r);
+	expect_events(r, ev, n);
+	assert_int_equal(gil_reader_first_mono_ns(r), n ? first : 0);
+	assert_int_equal(gil_reader_last_mono_ns(r), last);
+	assert_int_equal(gil_reader_lost_total(r), n);
+	assert_int_equal(gil_reader_end_reason(r), GIL_END_STOPPED);
+	gil_reader_close(r);
+	close(fd);
+	free(ev);
+}
+
+static void random_round_trips(void **state)
+{
+	uint64_t seed = (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
+	const char *given = getenv("GT_SEED");
+
+	(void)state;
+	if (given)
+		seed = strtoull(given, NULL, 0);
+	print_message("GT_SEED=%llu\n", (unsigned long long)seed);
+	for (int i = 0; i < 60; i++)
+		round_trip(seed + (uint64_t)i, make_below(&seed, 300), 1 + make_below(&seed, 20));
+	round_trip(seed, 200000, 5);
+	round_trip(seed, 60000, 300);
+	/* more threads than a block may name */
+	round_trip(seed, 60000, 5000);
+}
+
+static void blocks_stay_within_their_size(void **state)
+{
+	uint64_t seed = 7, mono = 1;
+	struct gt_gilfile *f;
+	struct bytes b;
+	size_t blocks = 0;
+	int fd;
+
+	(void)state;
+	f = create(&fd);
+	for (int i = 0; i < 100000; i++) {
+		struct gil_event ev = make_event(&seed, &mono, 3);
+
+		assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	}
+	gt_gilfile_finish(f, GIL_END_DURATION, mono, 0, NULL);
+	b = slurp(fd);
+	for (size_t off = 32; off < b.n; off += 56 + gt_get_le32(b.p + off + 8)) {
+		assert_in_range(gt_get_le32(b.p + off + 8), 1, 65536);
+		assert_int_equal(gt_get_le64(b.p + off + 16), blocks++);
+	}
+	assert_true(blocks > 4);
+	bytes_free(&b);
+	close(fd);
+}
+
+/* Bytes an event takes in a file of n events; mixed: eight threads, five sites, waits. */
+static double event_size(int mixed, int n)
+{
+	uint64_t seed = 99, mono = 86400000000000, bytes;
+	struct gt_gilfile *f;
+	int fd;
+
+	f = create(&fd);
+	for (int i = 0; i < n; i++) {
+		struct gil_event ev = {.kind = i & 1 ? GIL_RELEASE : GIL_ACQUIRE, .tid = 4242};
+
+		ev.site = i & 1 ? 3 : 1;
+		mono += 1000 + make_below(&seed, 3000);
+		if (mixed) {
+			ev.tid += make_below(&seed, 8);
+			ev.kind = (uint8_t)(1 + make_below(&seed, 4));
+			ev.site = (uint8_t)make_below(&seed, 5);
+			mono += make_below(&seed, 30000);
+		}
+		ev.mono_ns = mono;
+		gt_gilfile_add(f, &ev, 0);
+	}
+	assert_int_equal(gt_gilfile_finish(f, GIL_END_DURATION, mono, 0, &bytes), 0);
+	close(fd);
+	return (double)bytes / n;
+}
+
+static void events_are_small(void **state)
+{
+	double loop = event_size(0, 100000), mixed = event_size(1, 100000);
+
+	(void)state;
+	print_message("%.2f bytes an event in an acquire-release loop, %.2f mixed\n", loop, mixed);
+	assert_true(loop < 4);
+	assert_true(mixed < 6);
+}
+
+static void head_and_end(void **state)
+{
+	const char *const pairs[][2] = {
+		{"a", "1"}, {"left out", NULL}, {"empty", ""}, {"a", "2"}, {"b", "\xc3\xa4\xff"}};
+	const char *const later[][2] = {{"a", "3"}, {"end.error", "disk"}};
+	struct gt_gilfile *f;
+	gil_reader *r;
+	int fd;
+
+	(void)state;
+	f = create(&fd);
+	assert_int_equal(gt_gilfile_meta(f, pairs, GT_ARRAY_SIZE(pairs)), 0);
+	assert_int_equal(gt_gilfile_sites(f, two_sites, 2), 0);
+	assert_int_equal(gt_gilfile_clock(f, &one_clock), 0);
+	assert_int_equal(gt_gilfile_meta(f, later, GT_ARRAY_SIZE(later)), 0);
+	assert_int_equal(gt_gilfile_meta(f, later, 0), 0);
+	assert_int_equal(gt_gilfile_finish(f, GIL_END_ERROR, 2000000000, 77, NULL), 0);
+	r = open_reader(fd);
+	assert_string_equal(gil_reader_meta(r, "a"), "3");
+	assert_string_equal(gil_reader_meta(r, "b"), "\xc3\xa4\xff");
+	assert_string_equal(gil_reader_meta(r, "empty"), "");
+	assert_string_equal(gil_reader_meta(r, "end.error"), "disk");
+	assert_null(gil_reader_meta(r, "left out"));
+	assert_int_equal(gil_reader_sites(r), 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_memory_equal(gil_reader_site(r, i), &two_sites[i], sizeof(two_sites[0]));
+	assert_null(gil_reader_site(r, 2));
+	assert_int_equal(gil_reader_clocks(r), 1);
+	assert_memory_equal(gil_reader_clock(r, 0), &one_clock, sizeof(one_clock));
+	assert_null(gil_reader_clock(r, 1));
+	assert_int_equal(gil_reader_end_reason(r), GIL_END_ERROR);
+	assert_int_equal(gil_reader_lost_total(r), 77);
+	assert_int_equal(gil_reader_first_mono_ns(r), one_clock.mono_ns);
+	assert_int_equal(gil_reader_last_mono_ns(r), one_clock.mono_ns);
+	gil_reader_close(r);
+	close(fd);
+}
+
+static void refused_arguments(void **state)
+{
+	struct gil_site *sites = calloc(257, sizeof(*sites));
+	char *big = malloc(GIL_BLOCK_PAYLOAD_MAX + 2);
+	const char *const pairs[][2] = {{"big", big}};
+	struct gil_event ev = {.kind = 0, .mono_ns = 5}, got;
+	struct gt_gilfile *f;
+	gil_reader *r;
+	int fd;
+
+	(void)state;
+	memset(big, 'x', GIL_BLOCK_PAYLOAD_MAX + 1);
+	big[GIL_BLOCK_PAYLOAD_MAX + 1] = 0;
+	f = create(&fd);
+	assert_int_equal(gt_gilfile_meta(f, pairs, 1), -E2BIG);
+	assert_int_equal(gt_gilfile_sites(f, sites, 257), -E2BIG);
+	assert_int_equal(gt_gilfile_sites(f, sites, 256), 0);
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	for (int kind = 7; kind < 256; kind += kind == 7 ? 4 : 1) {
+		ev.kind = (uint8_t)kind;
+		assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	}
+	ev.kind = GIL_WAIT;
+	ev.mono_ns = GIL_TIME_MAX;
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	assert_int_equal(gt_gilfile_pending_since(f), 0);
+	/* A gap that begins after its end is one without length. */
+	ev = (struct gil_event){.kind = GIL_LOST, .mono_ns = 50};
+	ev.lost.begin_mono_ns = 60;
+	ev.lost.count = 3;
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	assert_int_equal(gt_gilfile_pending_since(f), 50);
+	assert_int_equal(gt_gilfile_flush(f, 3), 0);
+	assert_int_equal(gt_gilfile_pending_since(f), 0);
+	assert_int_equal(gt_gilfile_finish(f, GIL_END_STOPPED, 60, 3, NULL), 0);
+	r = open_reader(fd);
+	assert_int_equal(gil_reader_sites(r), 256);
+	assert_int_equal(gil_reader_next(r, &got), 1);
+	assert_int_equal(got.lost.begin_mono_ns, 50);
+	assert_int_equal(got.lost.count, 3);
+	gil_reader_close(r);
+	close(fd);
+	free(sites);
+	free(big);
+}
+
+/* All events added are in the file or counted; the file is good up to its last whole block. */
+static void check_after_failure(int fd, struct gt_gilfile *f, int err, uint64_t added)
+{
+	uint64_t kept = gt_gilfile_events(f), bytes;
+	struct gil_event ev = {.kind = GIL_WAIT, .mono_ns = 5};
+	gil_reader *r;
+
+	assert_int_equal(gt_gilfile_error(f), err);
+	assert_int_equal(kept + gt_gilfile_unwritten(f), added);
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), err);
+	assert_int_equal(gt_gilfile_flush(f, 0), err);
+	assert_int_equal(gt_gilfile_clock(f, &one_clock), err);
+	assert_int_equal(gt_gilfile_events(f), kept);
+	assert_int_equal(gt_gilfile_unwritten(f), added - kept + 1);
+	assert_int_equal(gt_gilfile_finish(f, GIL_END_ERROR, 5, 0, &bytes), err);
+	assert_int_equal(bytes, lseek(fd, 0, SEEK_END));
+
+	r = open_reader(fd);
+	for (uint64_t i = 0; i < kept; i++)
+		assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_int_equal(gil_reader_next(r, &ev), 0);
+	assert_null(gil_reader_problem(r));
+	assert_int_equal(gil_reader_end_reason(r), 0);
+	gil_reader_close(r);
+}
+
+/* The disk is full after some bytes, at a block's edge or inside one. */
+static void failing_write(void **state)
+{
+	static const rlim_t limits[] = {32, 33, 87, 88, 89, 1000, 65600, 66000, 200000};
+	struct rlimit old;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	for (size_t k = 0; k < GT_ARRAY_SIZE(limits); k++) {
+		struct rlimit lim = {.rlim_cur = limits[k], .rlim_max = old.rlim_max};
+		struct gt_gilfile *f;
+		int fd, err = 0;
+		uint64_t added = 0;
+
+		f = create(&fd);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &lim), 0);
+		while (!err && added < 1000000) {
+			struct gil_event ev = {.kind = GIL_ACQUIRE, .mono_ns = 5 + added * 2000};
+
+			err = gt_gilfile_add(f, &ev, 0);
+			added++;
+		}
+		setrlimit(RLIMIT_FSIZE, &old);
+		assert_int_equal(err, -EFBIG);
+		check_after_failure(fd, f, err, added);
+		close(fd);
+	}
+}
+
+static void failing_create(void **state)
+{
+	int fd = open("/dev/full", O_WRONLY | O_CLOEXEC), spare;
+	struct gt_gilfile *f = NULL;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(gt_gilfile_create(fd, &f), -ENOSPC);
+	assert_null(f);
+	spare = dup(0); /* it was closed: the lowest free number is it, or lower */
+	assert_true(spare <= fd);
+	close(spare);
+}
+
+/* The format is pinned: if this changes, the version and docs/file-format.md have to. */
+static const uint8_t golden[] = {
+#include "gilfile_golden.inc"
+};
+
+static void golden_bytes(void **state)
+{
+	static const struct gil_event events[] = {
+		{.kind = GIL_THREAD, .mono_ns = 1000001000, .tid = 300, .thread = {7, "python3"}},
+		{.kind = GIL_GIL,
+		 .mono_ns = 1000001000,
+		 .tid = 300,
+		 .unconfirmed = 1,
+		 .gil_ident = {0x7f0012345678}},
+		{.kind = GIL_WAIT, .mono_ns = 1000001200, .tid = 300, .site = 2},
+		{.kind = GIL_RELEASE, .mono_ns = 1000001100, .tid = 301, .gil = 1, .site = 1},
+		{.kind = GIL_ACQUIRE, .mono_ns = 1000003100, .tid = 300},
+		{.kind = GIL_YIELD, .mono_ns = 1000103100, .tid = 301, .gil = GIL_INDEX_OTHER},
+		{.kind = GIL_LOST, .mono_ns = 1000203100, .lost = {1000103200, 1000}},
+		{.kind = GIL_TAKE, .mono_ns = 1000203101, .tid = 300},
+		{.kind = GIL_DROPPED, .mono_ns = 1000203102, .tid = 300},
+	};
+	const char *const pairs[][2] = {{"giltrace.version", "test"}, {"rank", "3"}};
+	struct gt_gilfile *f;
+	struct bytes b;
+	int fd;
+
+	(void)state;
+	f = create(&fd);
+	gt_gilfile_meta(f, pairs, 2);
+	gt_gilfile_sites(f, two_sites, 2);
+	gt_gilfile_clock(f, &one_clock);
+	for (size_t i = 0; i < GT_ARRAY_SIZE(events); i++)
+		assert_int_equal(gt_gilfile_add(f, &events[i], 0), 0);
+	assert_int_equal(gt_gilfile_finish(f, GIL_END_DURATION, 1000300000, 1000, NULL), 0);
+	b = slurp(fd);
+	/* All but the machine it was written on. */
+	assert_int_equal(gt_get_le32(b.p + 28), crc32(0, b.p, 28));
+	gt_put_le32(b.p + 16, 62);
+	fix_header(&b);
+	if (getenv("GT_PRINT_GOLDEN"))
+		for (size_t i = 0; i < b.n; i++)
+			printf("0x%02x,%s", b.p[i], i % 16 == 15 || i == b.n - 1 ? "\n" : " ");
+	assert_int_equal(b.n, sizeof(golden));
+	assert_memory_equal(b.p, golden, sizeof(golden));
+	bytes_free(&b);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(random_round_trips),
+		cmocka_unit_test(blocks_stay_within_their_size),
+		cmocka_unit_test(events_are_small),
+		cmocka_unit_test(head_and_end),
+		cmocka_unit_test(refused_arguments),
+		cmocka_unit_test(failing_write),
+		cmocka_unit_test(failing_create),
+		cmocka_unit_test(golden_bytes),
+	};
+
+	return cmocka_run_group_tests_name("gilfile", tests, NULL, NULL);
+}
