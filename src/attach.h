@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attach.h - puts one BPF program behind the probe sites of a file, for one process. Two back
+ * ends, rows of one table; which of them works is found by trying, never by the kernel's version.
+ * Owns its links; used by one thread (detaching uses threads of its own inside).
+ */
+#ifndef GT_ATTACH_H
+#define GT_ATTACH_H
+
+#include "base.h"
+#include "symres.h"
+#include <sys/types.h>
+
+enum gt_backend { GT_BACKEND_AUTO, GT_BACKEND_MULTI, GT_BACKEND_PERF };
+
+struct gt_attach_ops;
+
+/*
+ * The back end to use; GT_BACKEND_AUTO takes the first that works here. NULL: none works, logged
+ * with the reason of each (and *err is -EPERM where privileges are missing, else -ENOTSUP).
+ */
+const struct gt_attach_ops *gt_attach_choose(enum gt_backend wanted, int *err);
+
+const char *gt_attach_name(const struct gt_attach_ops *ops);
+
+/* The expected attach type the program must be loaded with; 0: none. */
+uint32_t gt_attach_type(const struct gt_attach_ops *ops);
+
+struct gt_links {
+	int fds[GT_SITES_MAX * 2];
+	size_t n;
+};
+
+/*
+ * Attaches program `prog_fd` to all sites of the file at `path`, in process `pid` only, with the
+ * cookies GT_COOKIE(slot, kind, site index, flags). All or nothing; logs failures.
+ */
+int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pid_t pid,
+	      uint32_t slot, const struct gt_sites *sites, uint8_t more_flags,
+	      struct gt_links *out);
+
+/*
+ * Detaches and empties the n sets of links. The kernel waits for a grace period at each close
+ * (facts: 74 - 291 ms a link), so they are closed in parallel.
+ */
+void gt_detach(struct gt_links *const *links, size_t n);
+
+#endif

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <sys/utsname.h>
+
+#include "clock.h"
+#include "log.h"
+#include "output.h"
+
+#define TICK_NS   100000000ull  /* how often rings below the wake-up threshold are read */
+#define SECOND_NS 1000000000ull /* clock samples; also the age at which a block is sealed */
+
+/* What an epoll event is about; a target's exit carries EXIT_OF + its index. */
+enum { EV_STOP, EV_TICK, EV_DEADLINE, EV_RINGS, EV_EXIT_OF };
+
+struct gt_session {
+	const struct gt_session_opts *opts;
+	struct gt_pycache *cache;
+	struct gt_tracer *tracer;
+	struct gt_session_target *targets;
+	size_t n;
+	size_t n_open; /* targets that are still being recorded */
+	enum gt_status status;
+	int dir_fd, epoll_fd, tick_fd, deadline_fd;
+	uint64_t start_mono_ns, last_clock_mono_ns;
+	uint64_t shown_mono_ns, shown_events; /* by the last status line */
+};
+
+static void worsen(struct gt_session *s, enum gt_status status)
+{
+	if (status > s->status)
+		s->status = status;
+}
+
+static enum gt_status status_of(int err)
+{
+	switch (err) {
+	case -ESRCH:
+		return GT_NO_TARGET;
+	case -ENOEXEC:
+		return GT_NOT_PYTHON;
+	case -EPERM:
+	case -EACCES:
+	case -ENOTSUP:
+		return GT_NO_KERNEL;
+	default:
+		return GT_FAILED;
+	}
+}
+
+static int is_target(const struct gt_session *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->targets[i].proc.pid == pid)
+			return 1;
+	return 0;
+}
+
+static int open_target(struct gt_session *s, pid_t pid)
+{
+	struct gt_session_target *t = &s->targets[s->n];
+	int err;
+
+	if (is_target(s, pid))
+		return 0;
+	err = gt_proc_open(pid, &t->proc);
+	if (err)
+		return err;
+	err = gt_pytarget_find(s->cache, &t->proc, &t->py);
+	if (err) {
+		gt_proc_close(&t->proc);
+		return err;
+	}
+	t->rank = gt_rank_of(&t->proc);
+	s->n++;
+	return 0;
+}
+
+int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
+{
+	struct gt_session *s = calloc(1, sizeof(*s));
+	int err = -ENOMEM;
+
+	if (!s)
+		return -ENOMEM;
+	s->opts = opts;
+	s->dir_fd = s->epoll_fd = s->tick_fd = s->deadline_fd = -1;
+	*out = s;
+	s->targets = calloc(opts->n_pids, sizeof(*s->targets));
+	s->cache = gt_pycache_new(opts->probe_mode);
+	if (s->targets && s->cache) {
+		err = 0;
+		for (size_t i = 0; i < opts->n_pids; i++) {
+			int ret = open_target(s, opts->pids[i]);
+
+			if (ret) {
+				worsen(s, status_of(ret));
+				err = ret;
+			}
+		}
+	} else {
+		worsen(s, GT_FAILED);
+	}
+	return s->n ? 0 : err;
+}
+
+static int write_head(struct gt_session *s, struct gt_session_target *t, struct gt_gilfile *f)
+{
+	struct gil_site sites[GT_SITES_MAX];
+	const struct gt_sites *found = t->py.sites;
+	char pid[16], ns_pid[16], ticks[24], rank[16], version[16], ring[16];
+	char build_id[2 * GT_BUILDID_MAX + 1] = "";
+	struct utsname host;
+	int err;
+
+	memset(sites, 0, sizeof(sites));
+	for (uint32_t i = 0; i < found->n; i++) {
+		sites[i].offset = found->site[i].offset;
+		sites[i].kind = found->site[i].kind;
+		sites[i].flags = found->site[i].flags;
+		snprintf(sites[i].how, sizeof(sites[i].how), "%s", found->site[i].how);
+	}
+	for (size_t i = 0; i < found->build_id_len; i++)
+		snprintf(build_id + 2 * i, 3, "%02x", found->build_id[i]);
+	uname(&host);
+	snprintf(pid, sizeof(pid), "%d", t->proc.pid);
+	snprintf(ns_pid, sizeof(ns_pid), "%d", t->proc.ns_pid);
+	snprintf(ticks, sizeof(ticks), "%llu", (unsigned long long)t->proc.start_ticks);
+	snprintf(rank, sizeof(rank), "%u", t->rank.rank);
+	snprintf(version, sizeof(version), "%u.%u", found->py_major, found->py_minor);
+	snprintf(ring, sizeof(ring), "%u", s->opts->tracer.ring_bytes);
+
+	const char *const meta[][2] = {
+		{"giltrace.version", GT_VERSION},
+		{"host.name", host.nodename},
+		{"host.kernel", host.release},
+		{"host.arch", host.machine},
+		{"process.pid", pid},
+		{"process.ns_pid", ns_pid},
+		{"process.start_ticks", ticks},
+		{"process.comm", t->proc.comm},
+		{"python.version", found->py_major ? version : NULL},
+		{"python.file", t->py.map.path},
+		{"python.build_id", build_id[0] ? build_id : NULL},
+		{"rank", rank},
+		{"rank.source", t->rank.source},
+		{"probe.mode", s->opts->probe_mode == GT_PROBE_SITES ? "sites" : "functions"},
+		{"probe.backend", gt_tracer_backend(s->tracer)},
+		{"ring.bytes", ring},
+	};
+
+	err = gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
+	return err ? err : gt_gilfile_sites(f, sites, found->n);
+}
+
+/* The file first, so that a folder that cannot be written is known before the target is touched. */
+static int start_target(struct gt_session *s, struct gt_session_target *t)
+{
+	struct gt_gilfile *file;
+	struct gt_collect_stats none;
+	int fd, err;
+
+	fd = gt_output_file(s->dir_fd, s->opts->output_dir, t->proc.pid, t->rank.rank, t->file,
+			    sizeof(t->file));
+	if (fd < 0) {
+		t->file[0] = '\0';
+		worsen(s, GT_NO_OUTPUT);
+		return fd;
+	}
+	err = gt_gilfile_create(fd, &file);
+	if (!err)
+		t->collector = gt_collect_new(file, &t->proc);
+	if (!err && !t->collector)
+		err = -ENOMEM;
+	if (!err)
+		err = write_head(s, t, file);
+	if (err) {
+		gt_error("cannot write %s/%s: %s", s->opts->output_dir, t->file, strerror(-err));
+		worsen(s, GT_NO_OUTPUT);
+		goto discard;
+	}
+	err = gt_tracer_add(s->tracer, &t->proc, &t->py, gt_collect_record, t->collector);
+	if (err < 0) {
+		worsen(s, status_of(err));
+		goto discard;
+	}
+	t->slot = (uint32_t)err;
+	return 0;
+discard:
+	/* Nothing was recorded: leave no file behind. */
+	if (t->collector)
+		gt_collect_finish(t->collector, GIL_END_ERROR, gt_mono_ns(), 0, 0, &none);
+	t->collector = NULL;
+	unlinkat(s->dir_fd, t->file, 0);
+	t->file[0] = '\0';
+	return err;
+}
+
+/* Reads what is in the target's ring. */
+static void drain(struct gt_session *s, struct gt_session_target *t)
+{
+	int err = gt_tracer_consume(s->tracer, t->slot);
+
+	if (err) {
+		gt_error("process %d: cannot read its ring: %s", t->proc.pid, strerror(-err));
+		worsen(s, GT_FAILED);
+	}
+}
+
+/* Ends the recording of some targets at once: gates, probes, rings, files, in this order. */
+static void finish(struct gt_session *s, struct gt_session_target *const *which, size_t n,
+		   enum gil_end_reason reason)
+{
+	gt_autofree uint32_t *slots = calloc(n ? n : 1, sizeof(*slots));
+	uint64_t stop_mono_ns;
+
+	for (size_t i = 0; i < n; i++)
+		gt_tracer_gate(s->tracer, which[i]->slot, 0);
+	stop_mono_ns = gt_mono_ns();
+	for (size_t i = 0; i < n; i++) {
+		(void)gt_collect_clock(which[i]->collector);
+		if (slots)
+			slots[i] = which[i]->slot;
+		else
+			gt_tracer_detach(s->tracer, &which[i]->slot, 1);
+	}
+	if (slots)
+		gt_tracer_detach(s->tracer, slots, n);
+	for (size_t i = 0; i < n; i++) {
+		struct gt_session_target *t = which[i];
+		uint64_t gap_begin_ns, lost;
+		int err;
+
+		drain(s, t);
+		lost = gt_tracer_lost(s->tracer, t->slot, &gap_begin_ns);
+		t->foreign = gt_tracer_foreign(s->tracer, t->slot);
+		gt_tracer_drop(s->tracer, t->slot);
+		err = gt_collect_finish(t->collector, reason, stop_mono_ns, lost, gap_begin_ns,
+					&t->stats);
+		t->collector = NULL;
+		t->end = reason;
+		s->n_open--;
+		if (err) {
+			gt_error("cannot write %s/%s: %s; %llu events are missing in it",
+				 s->opts->output_dir, t->file, strerror(-err),
+				 (unsigned long long)t->stats.unwritten);
+			worsen(s, GT_NO_OUTPUT);
+		}
+		if (t->stats.malformed) {
+			gt_error("process %d: %u records of the ring were not understood",
+				 t->proc.pid, t->stats.malformed);
+			worsen(s, GT_FAILED);
+		}
+		if (t->stats.lost)
+			worsen(s, GT_LOSSES);
+	}
+}
+
+static void finish_one(struct gt_session *s, struct gt_session_target *t,
+		       enum gil_end_reason reason)
+{
+	finish(s, &t, 1, reason);
+}
+
+static void finish_all(struct gt_session *s, enum gil_end_reason reason)
+{
+	gt_autofree struct gt_session_target **open =
+		calloc(s->n_open ? s->n_open : 1, sizeof(struct gt_session_target *));
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		struct gt_session_target *t = &s->targets[i];
+
+		if (!t->collector)
+			continue;
+		if (open)
+			open[n++] = t;
+		else
+			finish_one(s, t, reason);
+	}
+	if (n)
+		finish(s, open, n, reason);
+}
+
+static int watch(struct gt_session *s, int fd, uint64_t what)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
+
+	return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static int timer(int *fd, uint64_t first_ns, uint64_t period_ns)
+{
+	struct itimerspec when = {
+		.it_value = {(time_t)(first_ns / SECOND_NS), (long)(first_ns % SECOND_NS)},
+		.it_interval = {(time_t)(period_ns / SECOND_NS), (long)(period_ns % SECOND_NS)},
+	};
+
+	*fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (*fd < 0 || timerfd_settime(*fd, 0, &when, NULL))
+		return -errno;
+	return 0;
+}
+
+static int prepare_loop(struct gt_session *s)
+{
+	int err;
+
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (s->epoll_fd < 0)
+		return -errno;
+	err = timer(&s->tick_fd, TICK_NS, TICK_NS);
+	if (!err)
+		err = watch(s, s->tick_fd, EV_TICK);
+	if (!err)
+		err = watch(s, s->opts->stop_fd, EV_STOP);
+	if (!err)
+		err = watch(s, gt_tracer_epoll_fd(s->tracer), EV_RINGS);
+	for (size_t i = 0; i < s->n && !err; i++)
+		if (s->targets[i].collector)
+			err = watch(s, s->targets[i].proc.pidfd, EV_EXIT_OF + i);
+	return err;
+}
+
+static void show_status(struct gt_session *s, uint64_t mono_ns)
+{
+	uint64_t events = 0, lost = 0, since_ns = mono_ns - s->shown_mono_ns;
+	uint64_t tenths = (mono_ns - s->start_mono_ns) / (SECOND_NS / 10);
+
+	for (size_t i = 0; i < s->n; i++) {
+		struct gt_session_target *t = &s->targets[i];
+		struct gt_collect_stats stats = t->stats;
+		uint64_t gap_begin_ns;
+
+		if (t->collector)
+			gt_collect_stats(t->collector,
+					 gt_tracer_lost(s->tracer, t->slot, &gap_begin_ns), &stats);
+		events += stats.events;
+		lost += stats.lost + stats.unwritten;
+	}
+	gt_status("%llu.%llu s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
+		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10,
+		  (unsigned long long)((events - s->shown_events) * 1000 /
+				       (since_ns / 1000000 ? since_ns / 1000000 : 1)),
+		  (unsigned long long)events, (unsigned long long)lost);
+	s->shown_events = events;
+	s->shown_mono_ns = mono_ns;
+}
+
+static void tick(struct gt_session *s)
+{
+	uint64_t mono_ns = gt_mono_ns(), expirations;
+	int sample = mono_ns - s->last_clock_mono_ns >= SECOND_NS;
+
+	(void)!read(s->tick_fd, &expirations, sizeof(expirations));
+	for (size_t i = 0; i < s->n; i++) {
+		struct gt_session_target *t = &s->targets[i];
+
+		if (!t->collector)
+			continue;
+		drain(s, t);
+		if (sample)
+			(void)gt_collect_clock(t->collector);
+		if (gt_collect_tick(t->collector, mono_ns))
+			finish_one(s, t, GIL_END_ERROR);
+	}
+	if (sample)
+		s->last_clock_mono_ns = mono_ns;
+	if (mono_ns - s->shown_mono_ns >= SECOND_NS / 2)
+		show_status(s, mono_ns);
+}
+
+static void read_rings(struct gt_session *s)
+{
+	struct epoll_event ready[32];
+	int n = epoll_wait(gt_tracer_epoll_fd(s->tracer), ready, GT_ARRAY_SIZE(ready), 0);
+
+	for (int i = 0; i < n; i++)
+		for (size_t k = 0; k < s->n; k++)
+			if (s->targets[k].collector && s->targets[k].slot == ready[i].data.u32)
+				drain(s, &s->targets[k]);
+}
+
+/* Runs until nothing is left to record. */
+static int loop(struct gt_session *s)
+{
+	while (s->n_open) {
+		struct epoll_event ready[16];
+		int n = epoll_wait(s->epoll_fd, ready, GT_ARRAY_SIZE(ready), -1);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		for (int i = 0; i < n; i++) {
+			uint64_t what = ready[i].data.u64;
+
+			if (what == EV_TICK) {
+				tick(s);
+			} else if (what == EV_RINGS) {
+				read_rings(s);
+			} else if (what == EV_STOP) {
+				finish_all(s, GIL_END_STOPPED);
+			} else if (what == EV_DEADLINE) {
+				finish_all(s, GIL_END_DURATION);
+			} else {
+				struct gt_session_target *t = &s->targets[what - EV_EXIT_OF];
+
+				epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, t->proc.pidfd, NULL);
+				if (t->collector)
+					finish_one(s, t, GIL_END_TARGET_EXIT);
+			}
+		}
+	}
+	return 0;
+}
+
+/* Attaches to all, then opens all gates: no target is recorded alone while others wait. */
+static int start_all(struct gt_session *s)
+{
+	int err = 0;
+
+	s->dir_fd = gt_output_dir(s->opts->output_dir);
+	if (s->dir_fd < 0) {
+		worsen(s, GT_NO_OUTPUT);
+		return s->dir_fd;
+	}
+	for (size_t i = 0; i < s->n; i++) {
+		int ret = start_target(s, &s->targets[i]);
+
+		if (ret)
+			err = ret;
+		else
+			s->n_open++;
+	}
+	return s->n_open ? 0 : err;
+}
+
+int gt_session_record(struct gt_session *s)
+{
+	struct gt_tracer_opts opts = s->opts->tracer;
+	int err;
+
+	opts.max_targets = (uint32_t)s->n;
+	err = gt_tracer_open(&opts, &s->tracer);
+	if (err) {
+		worsen(s, status_of(err));
+		return err;
+	}
+	err = start_all(s);
+	if (err)
+		return err;
+	err = prepare_loop(s);
+	for (size_t i = 0; i < s->n && !err; i++)
+		if (s->targets[i].collector)
+			(void)gt_collect_clock(s->targets[i].collector);
+	s->start_mono_ns = s->last_clock_mono_ns = s->shown_mono_ns = gt_mono_ns();
+	if (!err && s->opts->duration_ns) {
+		err = timer(&s->deadline_fd, s->opts->duration_ns, 0);
+		if (!err)
+			err = watch(s, s->deadline_fd, EV_DEADLINE);
+	}
+	for (size_t i = 0; i < s->n && !err; i++)
+		if (s->targets[i].collector)
+			gt_tracer_gate(s->tracer, s->targets[i].slot, 1);
+	if (!err) {
+		gt_info("recording %zu process%s by %s%s", s->n_open, s->n_open == 1 ? "" : "es",
+			gt_tracer_backend(s->tracer), s->opts->duration_ns ? "" : "; Ctrl-C stops");
+		if (s->opts->ready_fd >= 0 && write(s->opts->ready_fd, "\n", 1) != 1)
+			gt_warn("nobody reads the ready descriptor: %s", strerror(errno));
+		err = loop(s);
+	}
+	if (err) {
+		gt_error("recording failed: %s", strerror(-err));
+		worsen(s, GT_FAILED);
+		finish_all(s, GIL_END_ERROR);
+	}
+	gt_status("%s", "");
+	return err;
+}
+
+size_t gt_session_targets(const struct gt_session *s)
+{
+	return s->n;
+}
+
+const struct gt_session_target *gt_session_target(const struct gt_session *s, size_t i)
+{
+	return &s->targets[i];
+}
+
+const char *gt_session_backend(const struct gt_session *s)
+{
+	return s->tracer ? gt_tracer_backend(s->tracer) : NULL;
+}
+
+enum gt_status gt_session_status(const struct gt_session *s)
+{
+	return s->status;
+}
+
+void gt_session_close(struct gt_session *s)
+{
+	if (!s)
+		return;
+	gt_tracer_close(s->tracer);
+	for (size_t i = 0; i < s->n; i++)
+		gt_proc_close(&s->targets[i].proc);
+	free(s->targets);
+	gt_pycache_free(s->cache);
+	const int fds[] = {s->dir_fd, s->epoll_fd, s->tick_fd, s->deadline_fd};
+	for (size_t i = 0; i < GT_ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(s);
+}

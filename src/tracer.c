@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tracer.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+
+#include "giltrace.skel.h"
+#include "log.h"
+
+struct slot {
+	int used;
+	struct ring_buffer *rb;
+	struct gt_links links;
+	gt_record_fn fn;
+	void *ctx;
+};
+
+struct gt_tracer {
+	const struct gt_attach_ops *ops;
+	struct giltrace_bpf *skel;
+	struct gt_target *targets; /* the map's memory, shared with BPF */
+	size_t targets_bytes;
+	uint32_t ring_bytes;
+	uint32_t n_slots;
+	int epoll_fd;
+	struct gt_links **detaching; /* room for one call of gt_tracer_detach() */
+	struct slot slots[];
+};
+
+static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	char line[1024];
+	size_t len;
+
+	(void)level; /* what matters is reported by who called libbpf, with its object */
+	if (gt_log_max() < GT_LOG_DEBUG)
+		return 0;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	len = strlen(line);
+	if (len && line[len - 1] == '\n')
+		line[len - 1] = '\0';
+	gt_debug("%s", line);
+	return 0;
+}
+
+static int load(struct gt_tracer *t)
+{
+	int err;
+
+	t->skel = giltrace_bpf__open();
+	if (!t->skel) {
+		err = -errno;
+		gt_error("cannot open the BPF object: %s", strerror(-err));
+		return err;
+	}
+	bpf_map__set_max_entries(t->skel->maps.targets, t->n_slots);
+	bpf_map__set_max_entries(t->skel->maps.rings, t->n_slots);
+	bpf_program__set_expected_attach_type(t->skel->progs.gt_hit, gt_attach_type(t->ops));
+	err = giltrace_bpf__load(t->skel);
+	if (err) {
+		gt_error("the kernel does not load the BPF program: %s%s", strerror(-err),
+			 err == -EPERM ? "; run as root" : "; -v shows the verifier's words");
+		return err == -EPERM ? err : -ENOTSUP;
+	}
+	t->targets_bytes = (size_t)t->n_slots * sizeof(struct gt_target);
+	t->targets = mmap(NULL, t->targets_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  bpf_map__fd(t->skel->maps.targets), 0);
+	if (t->targets == MAP_FAILED) {
+		err = -errno;
+		t->targets = NULL;
+		gt_error("cannot map the BPF map of targets: %s", strerror(-err));
+		return err;
+	}
+	return 0;
+}
+
+int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
+{
+	struct gt_tracer *t =
+		calloc(1, sizeof(*t) + (size_t)opts->max_targets * sizeof(struct slot));
+	int err;
+
+	if (!t)
+		return -ENOMEM;
+	t->epoll_fd = -1;
+	t->detaching = calloc(opts->max_targets, sizeof(struct gt_links *));
+	if (!t->detaching) {
+		free(t);
+		return -ENOMEM;
+	}
+	t->ring_bytes = opts->ring_bytes;
+	t->n_slots = opts->max_targets;
+	libbpf_set_print(print_libbpf);
+	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (t->epoll_fd < 0) {
+		err = -errno;
+		gt_error("cannot create an epoll descriptor: %s", strerror(-err));
+		goto fail;
+	}
+	t->ops = gt_attach_choose(opts->backend, &err);
+	if (!t->ops)
+		goto fail;
+	err = load(t);
+	if (err)
+		goto fail;
+	*out = t;
+	return 0;
+fail:
+	gt_tracer_close(t);
+	return err;
+}
+
+void gt_tracer_close(struct gt_tracer *t)
+{
+	if (!t)
+		return;
+	for (uint32_t i = 0; i < t->n_slots; i++) {
+		if (!t->slots[i].used)
+			continue;
+		gt_tracer_detach(t, &i, 1);
+		gt_tracer_drop(t, i);
+	}
+	if (t->targets)
+		munmap(t->targets, t->targets_bytes);
+	giltrace_bpf__destroy(t->skel);
+	if (t->epoll_fd >= 0)
+		close(t->epoll_fd);
+	free(t->detaching);
+	free(t);
+}
+
+const char *gt_tracer_backend(const struct gt_tracer *t)
+{
+	return gt_attach_name(t->ops);
+}
+
+static int on_record(void *ctx, void *data, size_t size)
+{
+	struct slot *s = ctx;
+
+	s->fn(s->ctx, data, size);
+	return 0;
+}
+
+static int add_ring(struct gt_tracer *t, uint32_t slot)
+{
+	struct slot *s = &t->slots[slot];
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = slot};
+	/* The map of rings and the ring_buffer's mapping keep it alive. */
+	gt_autoclose int fd =
+		bpf_map_create(BPF_MAP_TYPE_RINGBUF, "gt_ring", 0, 0, t->ring_bytes, NULL);
+
+	if (fd < 0)
+		return fd;
+	s->rb = ring_buffer__new(fd, on_record, s, NULL);
+	if (!s->rb)
+		return -errno;
+	if (bpf_map_update_elem(bpf_map__fd(t->skel->maps.rings), &slot, &fd, BPF_ANY) ||
+	    epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, ring_buffer__epoll_fd(s->rb), &event))
+		return -errno;
+	return 0;
+}
+
+/*
+ * Up to a recent kernel an emulated `call` pushes its return address to the normal stack only; a
+ * thread with a user shadow stack (x86, Linux 6.6) then dies at the matching return.
+ */
+static int check_shadow_stack(const struct gt_proc *p)
+{
+	int shadow = gt_proc_shadow_stack(p);
+
+	if (shadow < 0) {
+		gt_error("process %d: cannot look at its threads: %s", p->pid, strerror(-shadow));
+		return shadow == -ENOENT ? -ESRCH : shadow;
+	}
+	if (shadow) {
+		gt_error("process %d runs with a user shadow stack; a probe on a call could kill "
+			 "it, so it is left alone",
+			 p->pid);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
+		  gt_record_fn fn, void *ctx)
+{
+	/* A record takes 8 bytes more in the ring; the reader is woken at an eighth of it. */
+	const uint32_t wake_every = t->ring_bytes / (sizeof(struct gt_rec) + 8) / 8;
+	struct gt_target *target;
+	char path[64];
+	uint32_t slot = 0;
+	int err;
+
+	while (slot < t->n_slots && t->slots[slot].used)
+		slot++;
+	if (slot == t->n_slots) {
+		gt_error("process %d: more than %u targets at one time", p->pid, t->n_slots);
+		return -ENOSPC;
+	}
+	err = check_shadow_stack(p);
+	if (err)
+		return err;
+	target = &t->targets[slot];
+	memset(target, 0, sizeof(*target));
+	target->tgid = (uint32_t)p->pid;
+	target->switch_cond = py->sites->switch_cond;
+	target->wake_every = wake_every ? wake_every : 1;
+	target->pidns_dev = p->pidns_dev;
+	target->pidns_ino = p->pidns_ino;
+	target->epoch = 1;
+	t->slots[slot] = (struct slot){.used = 1, .fn = fn, .ctx = ctx};
+	err = add_ring(t, slot);
+	if (err) {
+		gt_error("process %d: cannot make a ring of %u KiB: %s", p->pid,
+			 t->ring_bytes / 1024, strerror(-err));
+		goto fail;
+	}
+	gt_proc_map_file(p, &py->map, path, sizeof(path));
+	err = gt_attach(t->ops, bpf_program__fd(t->skel->progs.gt_hit), path, p->pid, slot,
+			py->sites, py->sites->switch_cond ? 0 : GT_SITE_NOARG,
+			&t->slots[slot].links);
+	if (err)
+		goto fail;
+	return (int)slot;
+fail:
+	gt_tracer_drop(t, slot);
+	return err;
+}
+
+void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open)
+{
+	__atomic_store_n(&t->targets[slot].on, open ? 1 : 0, __ATOMIC_RELEASE);
+}
+
+void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		gt_tracer_gate(t, slots[i], 0);
+		t->detaching[i] = &t->slots[slots[i]].links;
+	}
+	gt_detach(t->detaching, n);
+}
+
+void gt_tracer_drop(struct gt_tracer *t, uint32_t slot)
+{
+	struct slot *s = &t->slots[slot];
+
+	if (s->rb) {
+		/* Fails where the ring was not added yet. */
+		(void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, ring_buffer__epoll_fd(s->rb), NULL);
+		ring_buffer__free(s->rb);
+		(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.rings), &slot);
+	}
+	t->targets[slot].tgid = 0;
+	*s = (struct slot){.used = 0};
+}
+
+int gt_tracer_epoll_fd(const struct gt_tracer *t)
+{
+	return t->epoll_fd;
+}
+
+int gt_tracer_consume(struct gt_tracer *t, uint32_t slot)
+{
+	int n = ring_buffer__consume(t->slots[slot].rb);
+
+	return n < 0 ? n : 0;
+}
+
+uint64_t gt_tracer_lost(const struct gt_tracer *t, uint32_t slot, uint64_t *gap_begin_ns)
+{
+	const struct gt_target *target = &t->targets[slot];
+
+	*gap_begin_ns = __atomic_load_n(&target->gap_begin_ns, __ATOMIC_RELAXED);
+	return __atomic_load_n(&target->lost, __ATOMIC_ACQUIRE);
+}
+
+uint64_t gt_tracer_foreign(const struct gt_tracer *t, uint32_t slot)
+{
+	return __atomic_load_n(&t->targets[slot].foreign, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tracer.h - the BPF side of a recording: the program, and for each target process its probes, its
+ * ring and its counters. The only user of the skeleton. Used by one thread.
+ *
+ * Life of a target: add (probes attached, gate shut) -> gate open -> gate shut -> detach -> consume
+ * once more -> drop. Records come through the target's callback, in the order of the ring, from
+ * inside gt_tracer_consume().
+ */
+#ifndef GT_TRACER_H
+#define GT_TRACER_H
+
+#include "attach.h"
+#include "proc.h"
+#include "pytarget.h"
+
+struct gt_tracer;
+
+struct gt_tracer_opts {
+	enum gt_backend backend;
+	uint32_t ring_bytes;  /* of each target; a power of two, at least a page */
+	uint32_t max_targets; /* at one time */
+};
+
+/* Called for each record; must neither block nor allocate. */
+typedef void (*gt_record_fn)(void *ctx, const struct gt_rec *rec, size_t size);
+
+/* Logs failures. -EPERM: privileges are missing; -ENOTSUP: the kernel lacks a feature. */
+int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out);
+void gt_tracer_close(struct gt_tracer *t);
+
+const char *gt_tracer_backend(const struct gt_tracer *t);
+
+/*
+ * Attaches to a process; nothing is recorded until the gate is opened. Returns the target's slot
+ * (small, reused after gt_tracer_drop()) or -errno, logged. -ENOTSUP: a probe could kill this
+ * process (x86 user shadow stack).
+ */
+int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
+		  gt_record_fn fn, void *ctx);
+
+void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open);
+
+/* Removes the probes of n targets at once: about as long as for one. No hit runs afterwards. */
+void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n);
+
+/* Gives up a target after gt_tracer_detach(): its unread records are gone. */
+void gt_tracer_drop(struct gt_tracer *t, uint32_t slot);
+
+/* Readable when a ring has filled enough to be worth a look. */
+int gt_tracer_epoll_fd(const struct gt_tracer *t);
+
+/* Hands on what is in the ring of a target. -errno: the ring is damaged. */
+int gt_tracer_consume(struct gt_tracer *t, uint32_t slot);
+
+/* Events that found no room in the ring, and the time of the first of those not yet told by a
+ * GT_LOST record (0: none). Exact after gt_tracer_detach(). */
+uint64_t gt_tracer_lost(const struct gt_tracer *t, uint32_t slot, uint64_t *gap_begin_ns);
+
+/* Hits on condition variables that are no GIL's. */
+uint64_t gt_tracer_foreign(const struct gt_tracer *t, uint32_t slot);
+
+#endif
