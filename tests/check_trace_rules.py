@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Is a JSON of gil2trace what MindStudio Insight and Perfetto read, and can it be true?
+
+    check_trace_rules.py TRACE.json...
+
+Prints each rule that is broken; exit status 1 if any is. Also used as a module by the tests.
+"""
+import json
+import re
+import sys
+from collections import defaultdict
+
+SLICES = ("take_gil", "hold_gil", "drop_gil")
+OPEN = ("start", "end", "lost", "unknown")
+MICROSECONDS = re.compile(r"\d+\.\d{3}")
+
+
+class Number(str):
+    """The text of a number, as it stands in the file."""
+
+
+class Event(dict):
+    """An object that remembers the order of its keys and refuses one given twice."""
+
+    def __init__(self, pairs):
+        super().__init__(pairs)
+        self.keys_in_order = [k for k, _ in pairs]
+        if len(self) != len(pairs):
+            raise ValueError("a key is given twice: %s" % self.keys_in_order)
+
+
+def refuse(text):
+    raise ValueError("%s is no JSON" % text)
+
+
+def parse(raw):
+    if raw.startswith(b"\xef\xbb\xbf"):
+        raise ValueError("byte-order mark")
+    return json.loads(raw.decode("utf-8"), parse_int=Number, parse_float=Number,
+                      parse_constant=refuse, object_pairs_hook=Event)
+
+
+def to_ns(text):
+    return int(text.replace(".", ""))
+
+
+class Checker:
+    def __init__(self):
+        self.faults = []
+        self.processes, self.threads = set(), set()
+        self.tracks = defaultdict(list)  # (pid, tid) -> [(start, end, name, gil, args)]
+
+    def fault(self, event, why):
+        self.faults.append("%s: %s" % (why, json.dumps(event)))
+
+    def add_slice(self, e):
+        if not (type(e.get("ts")) is str and MICROSECONDS.fullmatch(e["ts"])):
+            return self.fault(e, "ts is no string of microseconds with three decimals")
+        if not (type(e.get("dur")) is Number and MICROSECONDS.fullmatch(e["dur"])):
+            return self.fault(e, "dur is no number with three decimals")
+        args = e.get("args", {})
+        if "gil" not in args:
+            return self.fault(e, "no args.gil")
+        if args.get("open", "end") not in OPEN:
+            return self.fault(e, "args.open")
+        if to_ns(e["ts"]) <= 0:
+            return self.fault(e, "ts is not above 0")
+        if e["name"] not in SLICES:
+            return self.fault(e, "name")
+        if args.get("open") == "unknown" and to_ns(e["dur"]):
+            self.fault(e, "an unknown end is drawn with a length")
+        start = to_ns(e["ts"])
+        self.tracks[e["pid"], e["tid"]].append(
+            (start, start + to_ns(e["dur"]), e["name"], args["gil"], e))
+
+    def add(self, e):
+        if not isinstance(e, Event) or e.keys_in_order[-1:] != ["ph"]:
+            return self.fault(e, "ph is not the last key")
+        if e["ph"] == "X":
+            return self.add_slice(e)
+        if e["ph"] == "I":
+            if not MICROSECONDS.fullmatch(e["ts"]) or to_ns(e["ts"]) <= 0:
+                self.fault(e, "ts")
+            if (e["pid"], e["tid"]) not in self.threads:
+                self.fault(e, "instant on a track without a name before it")
+            return None
+        if e["ph"] != "M":
+            return self.fault(e, "kind of event")
+        names = {"process_name": self.processes, "thread_name": self.threads}.get(e["name"])
+        if names is not None:
+            key = e["pid"] if e["name"] == "process_name" else (e["pid"], e["tid"])
+            if key in names:
+                self.fault(e, "named twice")
+            names.add(key)
+        return None
+
+    def check_track(self, key, slices):
+        """In one track slices follow each other, and none begins with another of its name."""
+        slices = sorted(slices, key=lambda s: s[:2])
+        for a, b in zip(slices, slices[1:]):
+            if b[0] < a[1]:
+                self.fault(b[4], "overlaps the slice before it")
+        for name in SLICES:
+            starts = [s[0] for s in slices if s[2] == name]
+            if len(set(starts)) != len(starts):
+                self.faults.append("%s: two %s start at once" % (key, name))
+        if key not in self.threads:
+            self.faults.append("%s: no thread_name" % (key,))
+        if key[0] not in self.processes:
+            self.faults.append("%s: no process_name" % (key,))
+
+    def check_holds(self):
+        holds = defaultdict(list)
+        for (pid, _), slices in self.tracks.items():
+            for s in slices:
+                if s[2] == "hold_gil":
+                    holds[pid, s[3]].append(s)
+        for gil in holds.values():
+            gil.sort(key=lambda s: s[:2])
+            for a, b in zip(gil, gil[1:]):
+                if b[0] < a[1]:
+                    self.fault(b[4], "two hold one GIL at once")
+
+    def finish(self):
+        for key, slices in self.tracks.items():
+            self.check_track(key, slices)
+        self.check_holds()
+        return self.faults
+
+
+def check(raw):
+    """Returns the faults of a trace given as bytes."""
+    try:
+        events = parse(raw)
+    except ValueError as err:
+        return ["no strict JSON: %s" % err]
+    if not isinstance(events, list) or not events:
+        return ["no array with events"]
+    checker = Checker()
+    for e in events:
+        checker.add(e)
+    return checker.finish()
+
+
+def main():
+    bad = 0
+    for path in sys.argv[1:]:
+        with open(path, "rb") as f:
+            faults = check(f.read())
+        for fault in faults[:20]:
+            print("%s: %s" % (path, fault))
+        bad |= bool(faults)
+    return 1 if bad or len(sys.argv) < 2 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

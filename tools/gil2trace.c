@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * gil2trace: options, which files to read, the output file, what is printed, the exit status.
+ * Events become slices in timeline.c, slices become text in a sink.
+ */
+#include <argp.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "log.h"
+#include "timeline.h"
+
+enum { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LEFT_OUT = 3 };
+
+const char *argp_program_version = "gil2trace " GT_VERSION;
+
+static const char doc[] =
+	"Converts recordings of giltrace (.gil) to a Chrome Trace JSON for MindStudio Insight and "
+	"Perfetto.\v"
+	"INPUT is a .gil file, or a folder: then all *.gil files directly in it, by name. Several "
+	"files become several processes of one trace. Without --output, one file NAME.gil becomes "
+	"NAME.json beside it, and several become gil_trace.json in the current folder; OUT may be "
+	"- for standard output. The output appears under its name only when it is complete.\n"
+	"\n"
+	"Exit status:\n"
+	"  0  everything was converted (events that were lost while recording are drawn as gaps)\n"
+	"  1  failed: nothing usable was written\n"
+	"  2  wrong usage\n"
+	"  3  written, but a damaged or unfinished part, or an input, was left out; a message "
+	"says where\n";
+
+static const struct argp_option arg_options[] = {
+	{"input", 'i', "INPUT", 0, "The same as INPUT without an option; may be repeated", 0},
+	{"output", 'o', "OUT", 0, "File to write, or - for standard output", 0},
+	{"verbose", 'v', NULL, 0, "Say more about each input", 1},
+	{"quiet", 'q', NULL, 0, "Print warnings and errors only", 1},
+	{0},
+};
+
+struct options {
+	const char **args; /* room for all of argv */
+	size_t nargs;
+	const char *output; /* NULL: by the inputs */
+	enum gt_log_level log;
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case 'i':
+	case ARGP_KEY_ARG:
+		if (!*arg)
+			argp_error(state, "an INPUT is empty");
+		o->args[o->nargs++] = arg;
+		return 0;
+	case 'o':
+		if (o->output || !*arg)
+			argp_error(state, "--output needs one name");
+		o->output = arg;
+		return 0;
+	case 'v':
+		o->log = GT_LOG_DEBUG;
+		return 0;
+	case 'q':
+		o->log = GT_LOG_WARN;
+		return 0;
+	case ARGP_KEY_END:
+		if (!o->nargs)
+			argp_error(state, "no INPUT");
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+/* ---- inputs ---- */
+
+struct input {
+	char *path;
+	char id[GT_SINK_ID_MAX + 1]; /* once converted */
+	int known;                   /* dev and ino are */
+	dev_t dev;
+	ino_t ino;
+};
+
+struct inputs {
+	struct input *list;
+	size_t n, size;
+};
+
+static void free_inputs(struct inputs *in)
+{
+	for (size_t i = 0; i < in->n; i++)
+		free(in->list[i].path);
+	free(in->list);
+}
+
+static const struct input *same_file(const struct inputs *in, const struct stat *st)
+{
+	for (size_t i = 0; i < in->n; i++)
+		if (in->list[i].known && in->list[i].dev == st->st_dev &&
+		    in->list[i].ino == st->st_ino)
+			return &in->list[i];
+	return NULL;
+}
+
+/* Takes `path` over (NULL: out of memory). What cannot be found is refused when it is read. */
+static int add_input(struct inputs *in, char *path)
+{
+	gt_autofree char *own = path;
+	struct input *grown, *input;
+	struct stat st;
+	int known;
+
+	if (!own)
+		return -ENOMEM;
+	known = !stat(own, &st);
+	if (known && same_file(in, &st)) {
+		gt_warn("%s: is given more than once; it is converted once", own);
+		return 0;
+	}
+	if (in->n == in->size) {
+		in->size = in->size ? in->size * 2 : 16;
+		grown = reallocarray(in->list, in->size, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		in->list = grown;
+	}
+	input = &in->list[in->n++];
+	*input = (struct input){.path = gt_steal_ptr(own), .known = known};
+	if (known) {
+		input->dev = st.st_dev;
+		input->ino = st.st_ino;
+	}
+	return 0;
+}
+
+static int is_gil_name(const struct dirent *d)
+{
+	size_t n = strlen(d->d_name);
+
+	return n > 4 && !strcmp(d->d_name + n - 4, ".gil");
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int add_folder(struct inputs *in, const char *dir)
+{
+	size_t len = strlen(dir);
+	struct dirent **names;
+	int n = scandir(dir, &names, is_gil_name, by_name);
+	int err = 0;
+
+	if (n < 0) {
+		err = -errno;
+		gt_error("%s: the folder cannot be read: %s", dir, strerror(-err));
+		return err;
+	}
+	if (!n) {
+		gt_error("%s: there is no *.gil file in this folder", dir);
+		err = -ENOENT;
+	}
+	for (int i = 0; i < n; i++) {
+		char *path = NULL;
+
+		if (!err && asprintf(&path, "%s%s%s", dir, dir[len - 1] == '/' ? "" : "/",
+				     names[i]->d_name) < 0)
+			path = NULL;
+		if (!err)
+			err = add_input(in, path);
+		free(names[i]);
+	}
+	free(names);
+	return err;
+}
+
+/* Returns how many arguments had to be left out, or -ENOMEM. */
+static int find_inputs(const struct options *o, struct inputs *in)
+{
+	int left_out = 0, err;
+
+	for (size_t i = 0; i < o->nargs; i++) {
+		struct stat st;
+
+		if (!stat(o->args[i], &st) && S_ISDIR(st.st_mode))
+			err = add_folder(in, o->args[i]);
+		else
+			err = add_input(in, strdup(o->args[i]));
+		if (err == -ENOMEM) {
+			gt_error("out of memory");
+			return err;
+		}
+		left_out += err != 0;
+	}
+	return left_out;
+}
+
+/* ---- the output file ---- */
+
+static struct output {
+	const char *path; /* for messages */
+	const char *base; /* last part of the path; NULL: written in place */
+	int fd, dir_fd;
+	char tmp[48]; /* in dir_fd; empty: none */
+} output = {.fd = -1, .dir_fd = -1};
+
+static void discard_output(void)
+{
+	if (output.tmp[0])
+		unlinkat(output.dir_fd, output.tmp, 0);
+	output.tmp[0] = '\0';
+}
+
+/* SA_RESETHAND: the signal then does what it does without a handler. */
+static void on_signal(int sig)
+{
+	discard_output();
+	raise(sig);
+}
+
+static void handle_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+
+	for (size_t i = 0; i < GT_ARRAY_SIZE(signals); i++) {
+		struct sigaction old;
+
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &sa, NULL);
+	}
+	signal(SIGPIPE, SIG_IGN); /* a closed pipe is reported as EPIPE */
+}
+
+/* A file of a name that nobody can foresee, in the folder of the output. */
+static int create_tmp(void)
+{
+	uint64_t r;
+
+	if (getrandom(&r, sizeof(r), 0) != sizeof(r))
+		return -EIO;
+	snprintf(output.tmp, sizeof(output.tmp), ".gil2trace-%016" PRIx64 ".tmp", r);
+	output.fd = openat(output.dir_fd, output.tmp,
+			   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (output.fd < 0) {
+		int err = errno;
+
+		output.tmp[0] = '\0';
+		return -err;
+	}
+	return 0;
+}
+
+static int open_beside(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	gt_autofree char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+
+	if (!dir)
+		return -ENOMEM;
+	output.base = slash ? slash + 1 : path;
+	if (!*output.base)
+		return -EISDIR;
+	output.dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return output.dir_fd < 0 ? -errno : create_tmp();
+}
+
+/* Devices and pipes are written in place; a regular file is replaced when all is written. */
+static int open_output(const char *path, const struct inputs *in)
+{
+	struct stat st;
+	int err = 0;
+
+	output.path = strcmp(path, "-") ? path : "standard output";
+	if (!strcmp(path, "-")) {
+		output.fd = STDOUT_FILENO;
+	} else if (stat(path, &st)) {
+		err = errno == ENOENT ? open_beside(path) : -errno;
+	} else if (S_ISDIR(st.st_mode)) {
+		err = -EISDIR;
+	} else if (S_ISREG(st.st_mode)) {
+		if (same_file(in, &st)) {
+			gt_error("%s: is an input; give another name with --output", path);
+			return -EEXIST;
+		}
+		err = open_beside(path);
+	} else {
+		output.fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+		err = output.fd < 0 ? -errno : 0;
+	}
+	if (err)
+		gt_error("%s: cannot be written: %s", path, strerror(-err));
+	return err;
+}
+
+/* Insight keys its cache by path only and would show the old trace. */
+static void warn_of_cache(void)
+{
+	const char *dot = strrchr(output.base, '.');
+	int stem = (int)(dot ? dot - output.base : (ptrdiff_t)strlen(output.base));
+	size_t dir = (size_t)(output.base - output.path);
+	gt_autofree char *own = NULL;
+	const char *const names[] = {
+		"mindstudio_insight_data.db",
+		asprintf(&own, "%.*s_mindstudio_insight_data.db", stem, output.base) < 0 ? NULL
+											 : own};
+
+	for (size_t i = 0; i < GT_ARRAY_SIZE(names); i++)
+		if (names[i] && !faccessat(output.dir_fd, names[i], F_OK, AT_SYMLINK_NOFOLLOW))
+			gt_warn("%.*s%s: is MindStudio Insight's cache and hides the new trace; "
+				"remove it before you import",
+				(int)dir, output.path, names[i]);
+}
+
+/* With an error, or with nothing to keep, a temporary file is removed. */
+static int close_output(int err, int keep)
+{
+	if (output.fd >= 0 && close(output.fd) && !err)
+		err = -errno;
+	if (!err && keep && output.tmp[0]) {
+		if (renameat(output.dir_fd, output.tmp, output.dir_fd, output.base))
+			err = -errno;
+		else
+			output.tmp[0] = '\0';
+	}
+	discard_output();
+	if (err)
+		gt_error("%s: cannot be written: %s", output.path, strerror(-err));
+	else if (keep && output.base)
+		warn_of_cache();
+	if (output.dir_fd >= 0)
+		close(output.dir_fd);
+	return err;
+}
+
+/* ---- conversion ---- */
+
+/* A decimal number of META, 1 .. UINT32_MAX or 0 .. with zero; -1: there is none. */
+static int64_t meta_number(const gil_reader *r, const char *key)
+{
+	const char *text = gil_reader_meta(r, key);
+	uint64_t v = 0;
+	size_t i;
+
+	if (!text)
+		return -1;
+	for (i = 0; text[i] >= '0' && text[i] <= '9' && i < 10; i++)
+		v = v * 10 + (uint64_t)(text[i] - '0');
+	return !i || text[i] || v > UINT32_MAX ? -1 : (int64_t)v;
+}
+
+/*
+ * The id of an input's process: its pid, or else the file's name. A pid that an earlier input has,
+ * too (another host, or recorded twice), gets a number, so that the two are not mixed: returns it.
+ */
+static unsigned int choose_id(const struct inputs *in, size_t me, int64_t pid)
+{
+	struct input *input = &in->list[me];
+	const char *slash = strrchr(input->path, '/');
+	char stem[80];
+	unsigned int copy = 1;
+
+	if (pid > 0)
+		snprintf(stem, sizeof(stem), "%" PRId64, pid);
+	else
+		snprintf(stem, sizeof(stem), "%s", slash ? slash + 1 : input->path);
+	for (char *c = stem; *c; c++)
+		if (*c < 0x20 || *c > 0x7e || *c == '"' || *c == '\\')
+			*c = '?';
+	snprintf(input->id, sizeof(input->id), "%s", stem);
+	for (size_t i = 0; i < me; i++) {
+		if (strcmp(in->list[i].id, input->id))
+			continue;
+		snprintf(input->id, sizeof(input->id), "%s (%u)", stem, ++copy);
+		i = (size_t)-1; /* the new id must be compared with all */
+	}
+	return copy;
+}
+
+static int tell_process(const struct gt_sink_ops *ops, struct gt_sink *sink,
+			const struct inputs *in, size_t me, const gil_reader *r)
+{
+	int64_t pid = meta_number(r, "process.pid"), rank = meta_number(r, "rank");
+	const char *comm = gil_reader_meta(r, "process.comm");
+	unsigned int copy = choose_id(in, me, pid);
+	char rank_text[32] = "", copy_text[32] = "", name[160];
+	struct gt_sink_process p = {.id = in->list[me].id, .name = name, .order = (uint32_t)me};
+
+	if (pid > 0) {
+		p.main_tid = (uint32_t)pid;
+		p.pid = copy == 1 ? (uint32_t)pid : 0;
+	}
+	if (rank >= 0)
+		snprintf(rank_text, sizeof(rank_text), " (rank %" PRId64 ")", rank);
+	if (copy > 1)
+		snprintf(copy_text, sizeof(copy_text), " (%u)", copy);
+	snprintf(name, sizeof(name), "GIL Trace: %.64s%s%s", comm ? comm : in->list[me].id,
+		 rank_text, copy_text);
+	return ops->process(sink, &p);
+}
+
+static void report_odd(const char *path, const struct gt_timeline_stats *st)
+{
+	char text[512] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < GT_ODD_KINDS; i++)
+		if (st->odd[i] && n < sizeof(text))
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%" PRIu64 " %s",
+					      n ? ", " : "", st->odd[i], gt_odd_text(i));
+	if (n)
+		gt_warn("%s: sequences of events that should not be: %s; what is not known is "
+			"drawn without length (\"open\":\"unknown\")",
+			path, text);
+}
+
+static void report(const char *path, const gil_reader *r, const struct gt_timeline_stats *st)
+{
+	uint64_t total = gil_reader_lost_total(r), lost = total > st->lost ? total : st->lost;
+	uint64_t ns = gil_reader_last_mono_ns(r) - gil_reader_first_mono_ns(r);
+	int64_t step_ns = gil_reader_clock_step_ns(r);
+	const char *why = gil_reader_meta(r, "end.error");
+
+	if (!gil_reader_end_reason(r) && !gil_reader_problem(r))
+		gt_warn("%s: the recorder did not finish it; the last moments before that are "
+			"missing",
+			path);
+	if (gil_reader_end_reason(r) == GIL_END_ERROR)
+		gt_warn("%s: the recorder gave up%s%.256s", path, why ? ": " : "", why ? why : "");
+	if (!gil_reader_clocks(r) && st->events)
+		gt_warn("%s: there is no clock sample in it: times count from the start of the "
+			"host",
+			path);
+	if (step_ns)
+		gt_warn("%s: the wall clock was set by %+" PRId64
+			" ms while recording; the trace stays on the time of its start",
+			path, step_ns / 1000000);
+	report_odd(path, st);
+	if (lost)
+		gt_warn("%s: %" PRIu64 " events were lost while recording, in %" PRIu64
+			" gaps; enlarge the recorder's ring buffer",
+			path, lost, st->gaps);
+	if (lost > st->lost)
+		gt_warn("%s: for %" PRIu64 " of the lost events no gap is recorded: "
+			"a slice may be too long where they are missing",
+			path, lost - st->lost);
+	gt_debug("%s: %" PRIu64 " events; releases of what was no GIL: %" PRIu64, path, st->events,
+		 st->unconfirmed);
+	gt_info("%s: %" PRIu64 " slices, %" PRIu32 " thread(s), %" PRIu32 " GIL(s), %" PRIu64
+		" lost, %" PRIu64 ".%03" PRIu64 " s",
+		path, st->spans[GT_SPAN_TAKE] + st->spans[GT_SPAN_HOLD] + st->spans[GT_SPAN_DROP],
+		st->threads, st->gils, lost, ns / 1000000000, ns / 1000000 % 1000);
+}
+
+static uint64_t unix_ns(const void *reader, uint64_t mono_ns)
+{
+	return gil_reader_unix_ns(reader, mono_ns);
+}
+
+enum outcome { WHOLE, LEFT_OUT, UNUSABLE };
+
+static int run_timeline(gil_reader *r, struct gt_timeline *tl, const char *path)
+{
+	struct gil_event ev;
+	int err = 0, outcome = WHOLE;
+
+	while (!err && gil_reader_next(r, &ev))
+		err = gt_timeline_event(tl, &ev);
+	if (err == -E2BIG) {
+		gt_error("%s: more than %u threads, which no process can have; "
+			 "everything after that is left out",
+			 path, GT_TIMELINE_THREADS_MAX);
+		outcome = LEFT_OUT;
+	} else if (err) {
+		return err;
+	}
+	err = gt_timeline_finish(tl, gil_reader_last_mono_ns(r));
+	if (!err && gil_reader_problem(r)) {
+		gt_error("%s", gil_reader_problem(r));
+		outcome = LEFT_OUT;
+	}
+	return err ? err : outcome;
+}
+
+/* Returns an outcome, or -errno where the conversion as a whole cannot go on. */
+static int convert(const struct gt_sink_ops *ops, struct gt_sink *sink, const struct inputs *in,
+		   size_t me)
+{
+	const char *path = in->list[me].path;
+	struct gt_timeline *tl = NULL;
+	char why[PATH_MAX + 512];
+	gil_reader *r;
+	int ret;
+
+	if (gil_reader_open(path, &r, why, sizeof(why))) {
+		gt_error("%s", why);
+		return UNUSABLE;
+	}
+	ret = tell_process(ops, sink, in, me, r);
+	if (!ret)
+		ret = gt_timeline_create(ops, sink, unix_ns, r, gil_reader_first_mono_ns(r), &tl);
+	if (!ret)
+		ret = run_timeline(r, tl, path);
+	if (ret >= 0)
+		report(path, r, gt_timeline_stats(tl));
+	gt_timeline_free(tl);
+	gil_reader_close(r);
+	return ret;
+}
+
+/* All inputs to the sink, which is finished. Counts outcomes; 0 or the first error. */
+static int convert_all(const struct gt_sink_ops *ops, const struct inputs *in, size_t counts[])
+{
+	struct gt_sink *sink;
+	int err = ops->create(output.fd, &sink), finished;
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < in->n && !err; i++) {
+		int ret = convert(ops, sink, in, i);
+
+		if (ret < 0)
+			err = ret;
+		else
+			counts[ret]++;
+	}
+	finished = ops->finish(sink);
+	return err ? err : finished;
+}
+
+static char *default_output(const struct inputs *in)
+{
+	const char *path = in->list[0].path;
+	size_t n = strlen(path);
+	char *out;
+
+	if (in->n > 1)
+		return strdup("gil_trace.json");
+	if (n > 4 && !strcmp(path + n - 4, ".gil"))
+		n -= 4;
+	return asprintf(&out, "%.*s.json", (int)n, path) < 0 ? NULL : out;
+}
+
+static int run(const struct options *o, struct inputs *in)
+{
+	size_t counts[UNUSABLE + 1] = {0}, usable;
+	gt_autofree char *by_default = NULL;
+	int left_out = find_inputs(o, in);
+	const char *path = o->output;
+	int err;
+
+	if (left_out < 0 || !in->n)
+		return EXIT_FAILED;
+	if (!path)
+		path = by_default = default_output(in);
+	if (!path || open_output(path, in))
+		return EXIT_FAILED;
+	err = convert_all(&gt_sink_chrome, in, counts);
+	usable = counts[WHOLE] + counts[LEFT_OUT];
+	if (close_output(err, usable > 0) || !usable)
+		return EXIT_FAILED;
+	gt_info("%s: written", output.path);
+	return left_out || counts[LEFT_OUT] || counts[UNUSABLE] ? EXIT_LEFT_OUT : EXIT_WHOLE;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = arg_options, .parser = parse_option, .args_doc = "INPUT...", .doc = doc};
+	struct options o = {.log = GT_LOG_INFO};
+	struct inputs in = {0};
+	int status;
+
+	o.args = calloc((size_t)argc + 1, sizeof(*o.args));
+	if (!o.args)
+		return EXIT_FAILED;
+	argp_err_exit_status = EXIT_USAGE;
+	gt_log_setup("gil2trace", GT_LOG_INFO);
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	gt_log_setup("gil2trace", o.log);
+	handle_signals();
+	status = run(&o, &in);
+	free_inputs(&in);
+	free(o.args);
+	return status;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sink.h - what the converter writes: an output is one struct gt_sink_ops.
+ *
+ * Calls come in this order: create; then per input process(), any number of span() and gap(),
+ * thread() for each thread of it; finish. Times are Unix nanoseconds, never 0. What a timeline
+ * hands on satisfies, whatever the events were: the slices of a thread follow each other without
+ * overlap, in the order of the calls; two of one kind never start at the same time; at most one
+ * thread holds a GIL at a time (GIL_INDEX_OTHER stands for several).
+ *
+ * Functions return 0 or -errno; after an error only finish() may be called. A sink is used by one
+ * thread. It borrows the descriptor and what it is given; it keeps no pointer to it.
+ */
+#ifndef GT_SINK_H
+#define GT_SINK_H
+
+#include "base.h"
+#include "giltrace/gilfile.h"
+
+enum gt_span_kind {
+	GT_SPAN_TAKE, /* waits for the GIL */
+	GT_SPAN_HOLD,
+	GT_SPAN_DROP, /* has released; long where it then waited for the switch */
+	GT_SPAN_KINDS,
+};
+
+/* Why an end of a slice is not the event that it should be. */
+enum gt_span_open {
+	GT_OPEN_NO,
+	GT_OPEN_START,   /* began before the recording */
+	GT_OPEN_END,     /* lasted to the end of the recording */
+	GT_OPEN_LOST,    /* cut at a gap of lost events */
+	GT_OPEN_UNKNOWN, /* its end was missed: drawn with no length */
+};
+
+struct gt_span {
+	uint64_t start_ns, end_ns;
+	uint32_t tid;
+	uint8_t kind; /* enum gt_span_kind */
+	uint8_t open; /* enum gt_span_open */
+	uint8_t gil;
+	uint8_t forced; /* GT_SPAN_DROP: another thread had asked for the GIL */
+};
+
+struct gt_gap {
+	uint64_t begin_ns, end_ns;
+	uint64_t count;
+};
+
+struct gt_sink_thread {
+	uint32_t tid;
+	const char *comm; /* any bytes; "": not known */
+};
+
+#define GT_SINK_ID_MAX 100
+
+struct gt_sink_process {
+	/* Unique within the sink: printable ASCII without quote or backslash, at most ID_MAX. */
+	const char *id;
+	uint32_t pid;      /* 0: not known, or not unique: id is shown instead */
+	uint32_t main_tid; /* 0: not known */
+	const char *name;  /* any bytes */
+	uint32_t order;    /* position among the processes */
+};
+
+struct gt_sink;
+
+struct gt_sink_ops {
+	int (*create)(int fd, struct gt_sink **out);
+	int (*process)(struct gt_sink *s, const struct gt_sink_process *p);
+	int (*span)(struct gt_sink *s, const struct gt_span *span);
+	int (*gap)(struct gt_sink *s, const struct gt_gap *gap);
+	int (*thread)(struct gt_sink *s, const struct gt_sink_thread *t);
+	/* Completes the output and frees the sink; the first error of all calls. */
+	int (*finish)(struct gt_sink *s);
+};
+
+extern const struct gt_sink_ops gt_sink_chrome; /* Chrome Trace JSON */
+
+#endif

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Chrome Trace JSON as MindStudio Insight and Perfetto read it: a top-level array; "ph" is the
+ * last key of every event, because Insight splits large files there; ts is a string of Unix
+ * microseconds, as the Ascend Profiler writes it, so that no reader rounds it to a double.
+ */
+#include "jsonw.h"
+#include "sink.h"
+
+#define PID_MAX      (GT_SINK_ID_MAX + 2)
+#define HEAD_MAX     (PID_MAX + 64)
+#define SPAN_ROOM    (HEAD_MAX + 256) /* the longest slice */
+#define LOST_TRACK   "\"lost\""
+#define LOST_NAME    "GIL lost events"
+#define FIRST_THREAD 1 /* thread_sort_index of the main thread; that of the lost events is 0 */
+
+struct gt_sink {
+	struct gt_jsonw w;
+	int any;                  /* an event has been written */
+	int gaps;                 /* this process has some */
+	uint32_t main_tid, order; /* order: of the next thread */
+	char pid[PID_MAX];        /* as a JSON value */
+	size_t pid_len;
+	char head[GT_SPAN_KINDS][HEAD_MAX]; /* of a slice, up to its tid */
+	size_t head_len[GT_SPAN_KINDS];
+};
+
+static const char *const span_names[GT_SPAN_KINDS] = {"take_gil", "hold_gil", "drop_gil"};
+
+/* The constant pieces of an event, copied with their lengths known to the compiler. */
+#define PUT(p, literal)                                                                            \
+	do {                                                                                       \
+		memcpy((p), "" literal, sizeof(literal) - 1);                                      \
+		(p) += sizeof(literal) - 1;                                                        \
+	} while (0)
+
+static int chrome_create(int fd, struct gt_sink **out)
+{
+	struct gt_sink *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	err = gt_jsonw_init(&s->w, fd);
+	if (err) {
+		free(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+/* Begins an event of this process: {"name":NAME,"pid":PID */
+static void begin_event(struct gt_sink *s, const char *name)
+{
+	if (s->any)
+		gt_jsonw_lit(&s->w, ",\n");
+	else
+		gt_jsonw_lit(&s->w, "[\n");
+	s->any = 1;
+	gt_jsonw_lit(&s->w, "{\"name\":\"");
+	gt_jsonw_raw(&s->w, name, strlen(name));
+	gt_jsonw_lit(&s->w, "\",\"pid\":");
+	gt_jsonw_raw(&s->w, s->pid, s->pid_len);
+}
+
+static void put_number_meta(struct gt_sink *s, const char *name, const char *tid, uint64_t v)
+{
+	begin_event(s, name);
+	gt_jsonw_lit(&s->w, ",\"tid\":");
+	gt_jsonw_raw(&s->w, tid, strlen(tid));
+	gt_jsonw_lit(&s->w, ",\"args\":{\"sort_index\":");
+	gt_jsonw_u64(&s->w, v);
+	gt_jsonw_lit(&s->w, "},\"ph\":\"M\"}");
+}
+
+static void put_text_meta(struct gt_sink *s, const char *name, const char *tid, const char *key,
+			  const char *text)
+{
+	begin_event(s, name);
+	gt_jsonw_lit(&s->w, ",\"tid\":");
+	gt_jsonw_raw(&s->w, tid, strlen(tid));
+	gt_jsonw_lit(&s->w, ",\"args\":{\"");
+	gt_jsonw_raw(&s->w, key, strlen(key));
+	gt_jsonw_lit(&s->w, "\":\"");
+	gt_jsonw_chars(&s->w, text, strlen(text));
+	gt_jsonw_lit(&s->w, "\"},\"ph\":\"M\"}");
+}
+
+static void set_pid(struct gt_sink *s, const struct gt_sink_process *p)
+{
+	char *q = s->pid;
+
+	if (p->pid) {
+		q = gt_fmt_u64(q, p->pid);
+	} else {
+		size_t n = strnlen(p->id, GT_SINK_ID_MAX);
+
+		*q++ = '"';
+		memcpy(q, p->id, n);
+		q += n;
+		*q++ = '"';
+	}
+	s->pid_len = (size_t)(q - s->pid);
+}
+
+static int chrome_process(struct gt_sink *s, const struct gt_sink_process *p)
+{
+	set_pid(s, p);
+	s->main_tid = p->main_tid;
+	s->order = FIRST_THREAD + 1;
+	s->gaps = 0;
+	for (int k = 0; k < GT_SPAN_KINDS; k++) {
+		char *q = s->head[k];
+
+		PUT(q, ",\n{\"name\":\"");
+		memcpy(q, span_names[k], strlen(span_names[k]));
+		q += strlen(span_names[k]);
+		PUT(q, "\",\"pid\":");
+		memcpy(q, s->pid, s->pid_len);
+		q += s->pid_len;
+		PUT(q, ",\"tid\":");
+		s->head_len[k] = (size_t)(q - s->head[k]);
+	}
+	put_text_meta(s, "process_name", "0", "name", p->name);
+	put_text_meta(s, "process_labels", "0", "labels", "CPU");
+	put_number_meta(s, "process_sort_index", "0", p->order);
+	return s->w.err;
+}
+
+static const char *open_text(uint8_t open)
+{
+	static const char *const text[] = {
+		[GT_OPEN_NO] = "",
+		[GT_OPEN_START] = ",\"open\":\"start\"",
+		[GT_OPEN_END] = ",\"open\":\"end\"",
+		[GT_OPEN_LOST] = ",\"open\":\"lost\"",
+		[GT_OPEN_UNKNOWN] = ",\"open\":\"unknown\"",
+	};
+
+	return text[open];
+}
+
+static int chrome_span(struct gt_sink *s, const struct gt_span *span)
+{
+	char *p = gt_jsonw_room(&s->w, SPAN_ROOM);
+
+	memcpy(p, s->head[span->kind], s->head_len[span->kind]);
+	p += s->head_len[span->kind];
+	p = gt_fmt_u64(p, span->tid);
+	PUT(p, ",\"ts\":\"");
+	p = gt_fmt_us(p, span->start_ns);
+	PUT(p, "\",\"dur\":");
+	p = gt_fmt_us(p, span->end_ns - span->start_ns);
+	PUT(p, ",\"args\":{\"gil\":");
+	if (span->gil != GIL_INDEX_OTHER) {
+		p = gt_fmt_u64(p, span->gil);
+	} else {
+		/* Several GILs, so two threads may hold at once: told apart by thread at least. */
+		PUT(p, "\"other-");
+		p = gt_fmt_u64(p, span->tid);
+		*p++ = '"';
+	}
+	if (span->forced)
+		PUT(p, ",\"forced\":true");
+	if (span->open)
+		p = stpcpy(p, open_text(span->open));
+	PUT(p, "},\"ph\":\"X\"}");
+	gt_jsonw_filled(&s->w, p);
+	return s->w.err;
+}
+
+static int chrome_gap(struct gt_sink *s, const struct gt_gap *gap)
+{
+	if (!s->gaps) {
+		s->gaps = 1;
+		put_text_meta(s, "thread_name", LOST_TRACK, "name", LOST_NAME);
+		put_number_meta(s, "thread_sort_index", LOST_TRACK, 0);
+	}
+	begin_event(s, "lost events");
+	gt_jsonw_lit(&s->w, ",\"tid\":" LOST_TRACK ",\"ts\":\"");
+	gt_jsonw_us(&s->w, gap->begin_ns);
+	gt_jsonw_lit(&s->w, "\",\"args\":{\"count\":");
+	gt_jsonw_u64(&s->w, gap->count);
+	gt_jsonw_lit(&s->w, ",\"end\":\"");
+	gt_jsonw_us(&s->w, gap->end_ns);
+	gt_jsonw_lit(&s->w, "\"},\"ph\":\"I\"}");
+	return s->w.err;
+}
+
+static int chrome_thread(struct gt_sink *s, const struct gt_sink_thread *t)
+{
+	char tid[GT_U64_LEN + 1], name[GIL_COMM_LEN + GT_U64_LEN + 2];
+	const char *comm = t->comm[0] ? t->comm : "thread";
+	char *p = name;
+
+	*gt_fmt_u64(tid, t->tid) = '\0';
+	p += strnlen(comm, GIL_COMM_LEN);
+	memcpy(name, comm, (size_t)(p - name));
+	*p++ = ' ';
+	strcpy(p, tid);
+	put_text_meta(s, "thread_name", tid, "name", name);
+	put_number_meta(s, "thread_sort_index", tid,
+			t->tid == s->main_tid ? FIRST_THREAD : s->order++);
+	return s->w.err;
+}
+
+static int chrome_finish(struct gt_sink *s)
+{
+	int err;
+
+	if (s->any)
+		gt_jsonw_lit(&s->w, "\n]\n");
+	err = gt_jsonw_flush(&s->w);
+	gt_jsonw_fini(&s->w);
+	free(s);
+	return err;
+}
+
+const struct gt_sink_ops gt_sink_chrome = {
+	.create = chrome_create,
+	.process = chrome_process,
+	.span = chrome_span,
+	.gap = chrome_gap,
+	.thread = chrome_thread,
+	.finish = chrome_finish,
+};

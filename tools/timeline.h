@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * timeline.h - from the events of one process to slices: a state machine per thread and per GIL.
+ *
+ * Slices go to a sink as soon as their end is known. Memory grows with threads, not with events.
+ * Any sequence of events, also an absurd one, gives slices that keep the promises of sink.h.
+ *
+ *  take_gil  WAIT or TAKE .. ACQUIRE
+ *  hold_gil  ACQUIRE .. RELEASE
+ *  drop_gil  RELEASE, no length; .. DROPPED in function mode; where a YIELD follows (forced):
+ *            .. ACQUIRE of that GIL by another thread, or the thread's own next event
+ *
+ * What is not known is never drawn as if it were:
+ *  - A thread is unknown until its first event, and again after each gap of lost events. A first
+ *    RELEASE means that it held the GIL since the start (or the gap's end), but no longer than
+ *    since the last release by another thread. A first ACQUIRE draws no wait.
+ *  - A gap cuts what is open at its beginning (GT_OPEN_LOST).
+ *  - A release that was missed without a gap leaves the end of the hold unknown, anywhere up to
+ *    the event that showed it. Such a hold gets no length (GT_OPEN_UNKNOWN) and is counted.
+ *    A wait whose end was missed is treated alike.
+ *  - A GIL seen only at a release may be another library's condition variable: the first release
+ *    is kept aside until the GIL is confirmed; if it never is, it is counted and not drawn.
+ *
+ * Used by one thread.
+ */
+#ifndef GT_TIMELINE_H
+#define GT_TIMELINE_H
+
+#include "base.h"
+#include "sink.h"
+
+#define GT_TIMELINE_THREADS_MAX (1u << 22) /* Linux: PID_MAX_LIMIT */
+
+/* Sequences that a healthy recording does not have. */
+enum gt_odd {
+	GT_ODD_ACQUIRE_HOLDING, /* acquired while it held: a release was missed */
+	GT_ODD_ACQUIRE_HELD,    /* acquired while another held: a release was missed */
+	GT_ODD_WAIT_HOLDING,    /* waits while it held: a release was missed */
+	GT_ODD_WAIT_ENDLESS,    /* a wait ended without an acquire */
+	GT_ODD_RELEASE_IDLE,    /* released without holding: an acquire was missed */
+	GT_ODD_YIELD_IDLE,      /* yields, or returns from drop_gil, without a release */
+	GT_ODD_ORDER,           /* a thread's time went back */
+	GT_ODD_KIND,            /* a kind of event that this version does not know */
+	GT_ODD_KINDS,
+};
+
+struct gt_timeline_stats {
+	uint64_t events; /* WAIT .. DROPPED */
+	uint64_t spans[GT_SPAN_KINDS];
+	uint64_t gaps, lost;
+	uint64_t odd[GT_ODD_KINDS];
+	uint64_t unconfirmed; /* releases on what never proved to be a GIL, not drawn */
+	uint32_t threads, gils;
+};
+
+struct gt_timeline;
+
+/* Text for a person, such as "acquired while already holding". Static. */
+const char *gt_odd_text(enum gt_odd odd);
+
+/*
+ * unix_ns(ctx, mono_ns) places the events on Unix time; NULL: times are used as they are.
+ * start_mono_ns: start of the recording. The sink must live as long as the timeline. -ENOMEM.
+ */
+int gt_timeline_create(const struct gt_sink_ops *ops, struct gt_sink *sink,
+		       uint64_t (*unix_ns)(const void *ctx, uint64_t mono_ns), const void *ctx,
+		       uint64_t start_mono_ns, struct gt_timeline **out);
+void gt_timeline_free(struct gt_timeline *tl);
+
+/* -ENOMEM, -E2BIG (more than GT_TIMELINE_THREADS_MAX threads) or the sink's error: give up. */
+int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev);
+
+/* Closes what is open at the end of the recording and hands the threads to the sink, by tid. */
+int gt_timeline_finish(struct gt_timeline *tl, uint64_t end_mono_ns);
+
+const struct gt_timeline_stats *gt_timeline_stats(const struct gt_timeline *tl);
+
+#endif
