@@ -101,6 +101,8 @@ static __always_inline int gil_index(struct gt_target *t, void *ring, struct gt_
 	}
 	if (site_flags & GT_SITE_MATCH || of->kind == GT_YIELD)
 		goto foreign;
+	/* Releases, too: those of the GILs without an index. Foreign ones among them do no harm, as
+	 * the converter counts a release only where the thread has acquired. */
 	if (n >= GT_MAX_GILS)
 		return GT_GIL_OTHER;
 	/*

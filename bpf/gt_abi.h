@@ -82,7 +82,7 @@ struct gt_target {
 	__u32 on;          /* the gate: events are recorded while it is set */
 	__u32 switch_cond; /* &gil->switch_cond - &gil->cond; unused where all sites are NOARG */
 	__u32 wake_every;  /* records between two wake-ups of the reader */
-	__u64 pidns_dev;   /* the target's PID namespace, as stat(2) on /proc/PID/ns/pid says */
+	__u64 pidns_dev;   /* of the target's PID namespace; the device in the kernel's encoding */
 	__u64 pidns_ino;
 	/* BPF's own from here on */
 	__u64 lost;         /* events that found no room in the ring */

@@ -250,6 +250,7 @@ static void decode_part(struct gt_callscan *s, struct part *p)
 static void find_parts(struct gt_callscan *s)
 {
 	const uint64_t *refs;
+	int cold = 0;
 
 	sort_unique(&s->refs);
 	refs = s->refs.v;
@@ -269,8 +270,10 @@ static void find_parts(struct gt_callscan *s)
 		p->range = r;
 		p->owner = r.start;
 		decode_part(s, p);
+		cold |= r.cold;
 	}
-	scan_text(s, on_jump_in);
+	if (cold)
+		scan_text(s, on_jump_in);
 }
 
 /* ---- where an argument came from ---- */
@@ -308,66 +311,89 @@ static int is_call(const struct gt_insn *in)
 static int sets(const struct gt_insn *in, uint8_t reg)
 {
 	return in->kind >= GT_INSN_SET && in->kind != GT_INSN_STORE &&
-	       (in->dst == reg || (in->kind == GT_INSN_LOAD && in->src2 == reg));
+	       (in->dst == reg || in->src2 == reg);
 }
 
-/* What was loaded, and `off` added to it: known only as a slot of the GOT. */
-static struct gt_value loaded(const struct part *p, ptrdiff_t i, uint64_t off)
+/* A value from memory is known only as a slot of the GOT. */
+static void loaded(const struct part *p, ptrdiff_t i, struct gt_value *v)
 {
 	const struct gt_insn *in = &p->code[i];
+	uint64_t slot = in->target;
 
-	if (in->kind == GT_INSN_LOAD_ABS && !off)
-		return (struct gt_value){GT_VALUE_SLOT, in->target};
-	for (ptrdiff_t k = i - 1; in->kind == GT_INSN_LOAD && !off && k >= 0 && k >= i - 64; k--) {
-		if (!sets(&p->code[k], in->src))
-			continue;
-		if (p->code[k].kind == GT_INSN_SET) /* adrp; ldr */
-			return (struct gt_value){GT_VALUE_SLOT,
-						 (uint64_t)(p->code[k].imm + in->imm)};
-		break;
+	if (v->v || (in->kind != GT_INSN_LOAD_ABS && in->kind != GT_INSN_LOAD))
+		return;
+	if (in->kind == GT_INSN_LOAD) { /* adrp; ldr */
+		ptrdiff_t k = i - 1;
+
+		while (k >= 0 && k >= i - 64 && !sets(&p->code[k], in->src))
+			k--;
+		if (k < 0 || k < i - 64 || p->code[k].kind != GT_INSN_SET)
+			return;
+		slot = (uint64_t)(p->code[k].imm + in->imm);
 	}
-	return (struct gt_value){GT_VALUE_REL, off};
+	v->kind = GT_VALUE_SLOT;
+	v->v = slot;
 }
 
-/*
- * The value of `reg` before instruction i, by a look backward in the order of addresses. That is
- * not the order of execution where the code jumps; what is compared in the end is the distance of
- * two values in one function, and only exact distances count.
- */
+static void add_via(struct gt_value *v, uint8_t reg, uint64_t off)
+{
+	if (v->nvia == GT_VALUE_VIA)
+		return;
+	v->via[v->nvia].reg = reg;
+	v->via[v->nvia++].off = off;
+}
+
+/* The value of `reg` before instruction i. */
 static struct gt_value value_of(struct gt_callscan *s, const struct part *p, ptrdiff_t i,
 				uint8_t reg)
 {
-	uint64_t off = 0;
+	struct gt_value v = {.kind = GT_VALUE_REL};
 
 	for (int hops = 0; --i >= 0 && hops < 32;) {
 		const struct gt_insn *in = &p->code[i];
 
 		if (s->looked++ >= LOOK_MAX)
-			return (struct gt_value){GT_VALUE_UNKNOWN, 0};
+			return (struct gt_value){.kind = GT_VALUE_UNKNOWN};
 		if (is_call(in) && !gt_insn_call_keeps(s->img->machine, reg))
 			break;
 		if (!sets(in, reg))
 			continue;
 		hops++;
-		if (in->kind == GT_INSN_SET)
-			return (struct gt_value){GT_VALUE_ABS, (uint64_t)in->imm + off};
-		if (in->kind == GT_INSN_ADD) {
+		if (in->kind == GT_INSN_SET) {
+			v.kind = GT_VALUE_ABS;
+			v.v += (uint64_t)in->imm;
+			break;
+		}
+		if (in->kind == GT_INSN_ADD && in->src2 != reg) {
+			v.v += (uint64_t)in->imm;
 			reg = in->src;
-			off += (uint64_t)in->imm;
+			add_via(&v, reg, v.v);
 		} else if (in->kind == GT_INSN_LOAD && gt_insn_is_frame(s->img->machine, in->src)) {
 			ptrdiff_t store = find_store(s, p, i, &reg);
 
-			if (store < 0)
-				return (struct gt_value){gt_insn_is_stack(s->img->machine, in->src)
-								 ? GT_VALUE_UNKNOWN
-								 : GT_VALUE_REL,
-							 off};
+			if (store < 0) {
+				if (gt_insn_is_stack(s->img->machine, in->src))
+					v.kind = GT_VALUE_UNKNOWN;
+				break;
+			}
 			i = store;
+			add_via(&v, reg, v.v);
 		} else {
-			return loaded(p, i, off);
+			loaded(p, i, &v);
+			break;
 		}
 	}
-	return (struct gt_value){GT_VALUE_REL, off};
+	return v;
+}
+
+int gt_value_distance_is(const struct gt_value *a, const struct gt_value *b, uint64_t d)
+{
+	for (uint8_t i = 0; i < a->nvia; i++)
+		for (uint8_t k = 0; k < b->nvia; k++)
+			if (a->via[i].reg == b->via[k].reg && b->via[k].off - a->via[i].off == d)
+				return 1;
+	return a->kind == b->kind && (a->kind == GT_VALUE_ABS || a->kind == GT_VALUE_REL) &&
+	       b->v - a->v == d;
 }
 
 /* ---- the calls ---- */

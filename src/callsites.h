@@ -13,11 +13,26 @@
 
 #include "image.h"
 
-/* A register's value as far as the code before tells. */
+#define GT_VALUE_VIA 6
+
+/*
+ * A register's value as far as the code before tells. The code is looked at backward in the order
+ * of addresses, which is not the order of execution where it jumps; so a value serves only to be
+ * compared with another of the same function, for an exact distance.
+ */
 struct gt_value {
 	enum { GT_VALUE_UNKNOWN, GT_VALUE_ABS, GT_VALUE_REL, GT_VALUE_SLOT } kind;
 	uint64_t v; /* ABS: an address; REL: distance from something; SLOT: *v */
+	/* On the way there: it is this far from what these registers held. */
+	struct {
+		uint64_t off;
+		uint8_t reg;
+	} via[GT_VALUE_VIA];
+	uint8_t nvia;
 };
+
+/* Is b - a == d by anything that is known of the two, which are of one function? */
+int gt_value_distance_is(const struct gt_value *a, const struct gt_value *b, uint64_t d);
 
 struct gt_call {
 	uint64_t pc;

@@ -140,7 +140,7 @@ static inline uint8_t *gt_encode_own_fields(uint8_t *p, const struct gil_event *
 }
 
 /*
- * Appends a record of a known kind and a time below GIL_TIME_MAX. The caller has room for
+ * Appends a record of a known kind and a time from 1 to GIL_TIME_MAX - 1. The caller has room for
  * GT_RECORD_MAX bytes (and 8 more for the first record) and seals the block when nthreads has
  * reached GIL_BLOCK_THREADS_MAX.
  */

@@ -118,6 +118,11 @@ static int read_exactly(gil_reader *r, uint64_t off, void *buf, size_t n)
 	return 0;
 }
 
+static int has_times(const struct block *b)
+{
+	return (b->type == GIL_BLOCK_EVENTS || b->type == GIL_BLOCK_CLOCK) && b->count;
+}
+
 static int read_block_header(gil_reader *r, uint64_t off, uint64_t seq, struct block *b)
 {
 	uint8_t h[GIL_BLOCK_HEADER_SIZE];
@@ -147,7 +152,8 @@ static int read_block_header(gil_reader *r, uint64_t off, uint64_t seq, struct b
 	};
 	if (b->size > GIL_BLOCK_PAYLOAD_MAX)
 		return damaged(r, off, seq, "its size is beyond the limit");
-	if (b->first_ns > b->last_ns || b->last_ns >= GIL_TIME_MAX)
+	if (b->first_ns > b->last_ns || b->last_ns >= GIL_TIME_MAX ||
+	    (has_times(b) && !b->first_ns))
 		return damaged(r, off, seq, "its times are impossible");
 	if (b->size > r->size - off - sizeof(h))
 		return cut_short(r, off, seq);
@@ -168,7 +174,7 @@ static int read_payload(gil_reader *r, const struct block *b, uint64_t seq)
 static void extend(struct extent *e, const struct block *b)
 {
 	e->lost_total = b->lost_total;
-	if ((b->type != GIL_BLOCK_EVENTS && b->type != GIL_BLOCK_CLOCK) || !b->count)
+	if (!has_times(b))
 		return;
 	if (!e->first_ns || b->first_ns < e->first_ns)
 		e->first_ns = b->first_ns;
@@ -315,7 +321,7 @@ static int scan_block(gil_reader *r, const struct block *b, uint64_t seq)
 		[GIL_BLOCK_END] = {parse_end, GIL_CODEC_PLAIN},
 	};
 	int is_known = b->type > 0 && b->type < GT_ARRAY_SIZE(known);
-	const char *wrong = NULL;
+	const char *wrong;
 	int err;
 
 	if (is_known && b->codec != known[b->type].codec)
@@ -327,10 +333,9 @@ static int scan_block(gil_reader *r, const struct block *b, uint64_t seq)
 		return 0;
 	}
 	err = read_payload(r, b, seq);
-	if (err)
+	if (err || !is_known || !known[b->type].parse)
 		return err;
-	if (is_known)
-		wrong = known[b->type].parse(r, b);
+	wrong = known[b->type].parse(r, b);
 	return wrong ? damaged(r, b->off, seq, wrong) : 0;
 }
 

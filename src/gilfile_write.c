@@ -86,12 +86,10 @@ static int write_block(struct gt_gilfile *f, const struct block *b, uint8_t *buf
 int gt_gilfile_create(int fd, struct gt_gilfile **out)
 {
 	gt_autoclose int own = fd;
-	gt_autofree struct gt_gilfile *f = calloc(1, sizeof(*f));
+	struct gt_gilfile *f;
 	uint8_t h[GIL_HEADER_SIZE] = {0};
 	int r;
 
-	if (!f)
-		return -ENOMEM;
 	memcpy(h, GIL_MAGIC, 8);
 	gt_put_le16(h + 8, GIL_MAJOR);
 	gt_put_le16(h + 10, GIL_MINOR);
@@ -101,9 +99,12 @@ int gt_gilfile_create(int fd, struct gt_gilfile **out)
 	r = write_all(own, h, sizeof(h));
 	if (r)
 		return r;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
 	f->bytes = sizeof(h);
 	f->fd = gt_steal_fd(&own);
-	*out = gt_steal_ptr(f);
+	*out = f;
 	return 0;
 }
 
@@ -198,7 +199,7 @@ int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lo
 	uint32_t is_event;
 	uint8_t *p;
 
-	if (ev->kind > GT_TAG_KIND || !(GT_KINDS_KNOWN >> ev->kind & 1) ||
+	if (ev->kind > GT_TAG_KIND || !(GT_KINDS_KNOWN >> ev->kind & 1) || !ev->mono_ns ||
 	    ev->mono_ns >= GIL_TIME_MAX)
 		return -EINVAL;
 	is_event = GT_KINDS_EVENTS >> ev->kind & 1;

@@ -155,9 +155,10 @@ struct gil {
 	struct gt_callsites cs;
 	uint64_t take[TAKES_MAX]; /* start of take_gil and its clones */
 	size_t ntakes;
-	int is_static;     /* 3.6: the condition variables are static and far from each other */
-	uint64_t distance; /* from cond to switch_cond, otherwise */
-	struct gt_value cond, switch_cond; /* as static addresses; ABS in 3.6 only */
+	uint64_t distance; /* from cond to switch_cond */
+	int may_be_static; /* 3.6, or the version is not known */
+	int is_static;     /* 3.6: static variables at no fixed distance; their addresses: */
+	uint64_t cond, switch_cond;
 };
 
 static int is_take(const struct gil *g, uint64_t owner)
@@ -168,31 +169,56 @@ static int is_take(const struct gil *g, uint64_t owner)
 	return 0;
 }
 
-/* Is b - a known, and what is it? */
-static int distance(struct gt_value a, struct gt_value b, uint64_t *out)
+/* From cond to switch_cond: pthread_cond_t and pthread_mutex_t, which is larger in glibc's arm64.
+ */
+static const uint64_t *switch_distances(const struct gt_image *img)
 {
-	if (a.kind != b.kind || (a.kind != GT_VALUE_ABS && a.kind != GT_VALUE_REL))
-		return 0;
-	*out = b.v - a.v;
-	return 1;
+	static const uint64_t x86[] = {COND_SIZE + 40, 0};
+	static const uint64_t arm[] = {COND_SIZE + 48, COND_SIZE + 40, 0};
+
+	return img->machine == EM_AARCH64 ? arm : x86;
 }
 
-/* From cond to switch_cond: pthread_cond_t and pthread_mutex_t between them. */
-static int is_switch_distance(const struct gt_image *img, uint64_t d)
+/* Is the argument of `call` d beyond that of a timed wait in its function, &gil->cond? */
+static int is_beyond_cond(const struct gil *g, const struct gt_call *call, uint64_t d)
 {
-	return d == COND_SIZE + 40 || (img->machine == EM_AARCH64 && d == COND_SIZE + 48);
+	const struct gt_call *c = g->cs.call;
+
+	for (size_t i = 0; i < g->cs.n; i++)
+		if (c[i].owner == call->owner && c[i].api == API_TIMEDWAIT &&
+		    gt_value_distance_is(&c[i].arg, &call->arg, d))
+			return 1;
+	return 0;
 }
 
-/* Argument of the timed wait in a function: &gil->cond. */
-static struct gt_value waited_for(const struct gil *g, uint64_t owner)
+/* By this call of signal, how far is switch_cond from cond? 0: it does not tell. */
+static uint64_t told_distance(const struct gil *g, const struct gt_call *c)
+{
+	const uint64_t *d = switch_distances(g->img);
+
+	while (*d && !is_beyond_cond(g, c, *d))
+		d++;
+	return *d;
+}
+
+/* Static address of the timed wait's argument in a function; 0: not known. */
+static uint64_t static_cond(const struct gil *g, uint64_t owner)
 {
 	const struct gt_call *c = g->cs.call;
 
 	for (size_t i = 0; i < g->cs.n; i++)
 		if (c[i].owner == owner && c[i].api == API_TIMEDWAIT &&
-		    (c[i].arg.kind == GT_VALUE_ABS || c[i].arg.kind == GT_VALUE_REL))
-			return c[i].arg;
-	return (struct gt_value){GT_VALUE_UNKNOWN, 0};
+		    c[i].arg.kind == GT_VALUE_ABS)
+			return c[i].arg.v;
+	return 0;
+}
+
+/* A signal on another static variable than the wait's. */
+static int is_static_switch(const struct gil *g, const struct gt_call *c)
+{
+	uint64_t cond = static_cond(g, c->owner);
+
+	return g->may_be_static && cond && c->arg.kind == GT_VALUE_ABS && c->arg.v != cond;
 }
 
 /*
@@ -217,16 +243,13 @@ static int find_wrappers(struct gil *g)
 }
 
 /* Does it have the shape of take_gil: waits on one condition variable and signals the other? */
-static int looks_like_take(const struct gil *g, const struct gt_sites *out, uint64_t owner)
+static int looks_like_take(const struct gil *g, uint64_t owner)
 {
-	struct gt_value cond = waited_for(g, owner);
 	const struct gt_call *c = g->cs.call;
-	uint64_t d;
 
 	for (size_t i = 0; i < g->cs.n; i++)
-		if (c[i].owner == owner && c[i].api == API_SIGNAL && distance(cond, c[i].arg, &d) &&
-		    (is_switch_distance(g->img, d) ||
-		     (d && cond.kind == GT_VALUE_ABS && out->py_minor <= 6)))
+		if (c[i].owner == owner && c[i].api == API_SIGNAL &&
+		    (told_distance(g, &c[i]) || is_static_switch(g, &c[i])))
 			return 1;
 	return 0;
 }
@@ -235,7 +258,7 @@ static int looks_like_take(const struct gil *g, const struct gt_sites *out, uint
  * One must be reached from PyEval_RestoreThread. Its clones need not be (take_gil.constprop.0 of a
  * 3.8 is, and take_gil itself is called by the evaluation loop), but must have the same shape.
  */
-static void find_takes(struct gil *g, const struct gt_sites *out)
+static void find_takes(struct gil *g)
 {
 	static const char *const names[] = {"PyEval_RestoreThread", "PyEval_AcquireThread"};
 	const struct gt_call *c = g->cs.call;
@@ -254,8 +277,30 @@ static void find_takes(struct gil *g, const struct gt_sites *out)
 		    gt_callsites_reached(&g->cs, maybe[i], root, n, STEPS_MAX))
 			g->take[g->ntakes++] = maybe[i];
 	for (size_t i = 0; i < nmaybe && g->ntakes && g->ntakes < TAKES_MAX; i++)
-		if (!is_take(g, maybe[i]) && looks_like_take(g, out, maybe[i]))
+		if (!is_take(g, maybe[i]) && looks_like_take(g, maybe[i]))
 			g->take[g->ntakes++] = maybe[i];
+}
+
+/* Sets .distance, or .is_static, by the first signal in a take_gil that tells. */
+static void find_layout(struct gil *g)
+{
+	const struct gt_call *c = g->cs.call;
+
+	g->distance = switch_distances(g->img)[0];
+	for (size_t i = 0; i < g->cs.n; i++) {
+		if (c[i].api != API_SIGNAL || !is_take(g, c[i].owner))
+			continue;
+		if (told_distance(g, &c[i])) {
+			g->distance = told_distance(g, &c[i]);
+			return;
+		}
+		if (is_static_switch(g, &c[i])) {
+			g->is_static = 1;
+			g->cond = static_cond(g, c[i].owner);
+			g->switch_cond = c[i].arg.v;
+			return;
+		}
+	}
 }
 
 /* Signals in a take_gil, by their argument. */
@@ -263,46 +308,14 @@ enum role { ROLE_UNKNOWN, ROLE_COND, ROLE_SWITCH_COND };
 
 static enum role role_of(const struct gil *g, const struct gt_call *c)
 {
-	uint64_t d;
-
-	if (!distance(waited_for(g, c->owner), c->arg, &d))
-		return ROLE_UNKNOWN;
-	if (!d)
-		return ROLE_COND;
-	if (g->is_static)
-		return c->arg.kind == GT_VALUE_ABS ? ROLE_SWITCH_COND : ROLE_UNKNOWN;
-	return d == g->distance ? ROLE_SWITCH_COND : ROLE_UNKNOWN;
-}
-
-/* Sets .distance or .is_static by the first signal in a take_gil that tells. */
-static void find_layout(struct gil *g, const struct gt_sites *out)
-{
-	const struct gt_call *c = g->cs.call;
-	uint64_t d;
-
-	for (size_t i = 0; i < g->cs.n; i++) {
-		struct gt_value cond = waited_for(g, c[i].owner);
-
-		if (c[i].api != API_SIGNAL || !is_take(g, c[i].owner) ||
-		    !distance(cond, c[i].arg, &d))
-			continue;
-		if (is_switch_distance(g->img, d)) {
-			g->distance = d;
-			return;
-		}
-		if (d && cond.kind == GT_VALUE_ABS && out->py_minor <= 6) {
-			g->is_static = 1;
-			g->cond = cond;
-			g->switch_cond = c[i].arg;
-			return;
-		}
+	if (!g->is_static) {
+		if (is_beyond_cond(g, c, g->distance))
+			return ROLE_SWITCH_COND;
+		return is_beyond_cond(g, c, 0) ? ROLE_COND : ROLE_UNKNOWN;
 	}
-	g->distance = COND_SIZE + (g->img->machine == EM_AARCH64 ? 48 : 40);
-}
-
-static const char *through(const struct gt_call *c)
-{
-	return c->got ? " (GOT)" : "";
+	if (c->arg.kind == GT_VALUE_ABS && c->arg.v == g->switch_cond)
+		return ROLE_SWITCH_COND;
+	return c->arg.kind == GT_VALUE_ABS && c->arg.v == g->cond ? ROLE_COND : ROLE_UNKNOWN;
 }
 
 /*
@@ -328,40 +341,39 @@ static int acquires(const struct gil *g, const struct gt_call *call)
 	return unknown == 1;
 }
 
+static const char *through(const struct gt_call *c)
+{
+	return c->got ? " (GOT)" : "";
+}
+
 static int add_take(const struct gil *g, const struct gt_call *c, struct gt_sites *out)
 {
-	uint64_t at = c->pc - c->owner;
+	int64_t at = (int64_t)(c->pc - c->owner);
 
 	if (c->api == API_TIMEDWAIT)
-		return gt_gilscan_add(
-			g->img, out, c->pc, GT_WAIT, 0,
-			"scan: %s pthread_cond_timedwait in take_gil %#" PRIx64 "%+" PRId64 "%s",
-			c->wrapped ? "call of" : "call", c->owner, (int64_t)at, through(c));
+		return gt_gilscan_add(g->img, out, c->pc, GT_WAIT, 0,
+				      "scan: timedwait(cond) in take_gil %#" PRIx64 "%+" PRId64
+				      "%s%s",
+				      c->owner, at, through(c), c->wrapped ? " (wrapped)" : "");
 	if (c->api == API_SIGNAL && acquires(g, c))
 		return gt_gilscan_add(g->img, out, c->pc, GT_ACQUIRE, 0,
 				      "scan: signal(%s) in take_gil %#" PRIx64 "%+" PRId64 "%s",
 				      role_of(g, c) == ROLE_UNKNOWN ? "?, the only one"
 								    : "switch_cond",
-				      c->owner, (int64_t)at, through(c));
+				      c->owner, at, through(c));
 	return 0;
 }
 
-/* Does the function also use an address that lies `d` beyond this argument, in calls of `apis`? */
-static int uses_beyond(const struct gil *g, const struct gt_call *call, uint64_t d, uint32_t apis)
+/* Does the function lock or unlock a mutex right behind the condition variable of this call? */
+static int has_mutex_behind(const struct gil *g, const struct gt_call *call)
 {
 	const struct gt_call *c = g->cs.call;
-	uint64_t found;
 
 	for (size_t i = 0; i < g->cs.n; i++)
-		if (c[i].owner == call->owner && apis & BIT(c[i].api) &&
-		    distance(call->arg, c[i].arg, &found) && found == d)
+		if (c[i].owner == call->owner && (c[i].api == API_LOCK || c[i].api == API_UNLOCK) &&
+		    gt_value_distance_is(&call->arg, &c[i].arg, COND_SIZE))
 			return 1;
 	return 0;
-}
-
-static int same(struct gt_value a, struct gt_value b)
-{
-	return a.kind == b.kind && a.v == b.v;
 }
 
 /*
@@ -370,64 +382,53 @@ static int same(struct gt_value a, struct gt_value b)
  */
 static int add_drop(const struct gil *g, const struct gt_call *c, struct gt_sites *out)
 {
-	const char *what = c->api == API_SIGNAL ? "signal" : "wait";
-	const char *arg = c->api == API_SIGNAL ? "cond" : "switch_cond", *sure = "";
-	enum gt_kind kind = c->api == API_SIGNAL ? GT_RELEASE : GT_YIELD;
+	int release = c->api == API_SIGNAL, in_take = is_take(g, c->owner);
 	unsigned int flags = 0;
-	uint64_t mutex = COND_SIZE;
 
-	if (c->api != API_SIGNAL && c->api != API_WAIT)
+	if (release && in_take && acquires(g, c))
 		return 0;
 	if (g->is_static) {
-		if (!same(c->arg, kind == GT_RELEASE ? g->cond : g->switch_cond))
+		if (c->arg.kind != GT_VALUE_ABS || c->arg.v != (release ? g->cond : g->switch_cond))
 			return 0;
-	} else if (is_take(g, c->owner) && c->api == API_SIGNAL) {
-		if (acquires(g, c))
-			return 0;
-		flags = role_of(g, c) == ROLE_COND ? 0 : GT_SITE_MATCH;
-	} else if (!uses_beyond(g, c, mutex, BIT(API_LOCK) | BIT(API_UNLOCK))) {
+	} else if (!(in_take && role_of(g, c) == ROLE_COND) && !has_mutex_behind(g, c)) {
 		flags = GT_SITE_MATCH;
 	}
-	if (flags)
-		sure = "? ";
-	return gt_gilscan_add(g->img, out, c->pc, kind, flags,
-			      "scan: %s(%s%s) %sin %s%#" PRIx64 "%+" PRId64 "%s", what, sure, arg,
-			      c->tail ? "as tail jump " : "",
-			      is_take(g, c->owner) ? "take_gil " : "function ", c->owner,
-			      (int64_t)(c->pc - c->owner), through(c));
+	return gt_gilscan_add(g->img, out, c->pc, release ? GT_RELEASE : GT_YIELD, flags,
+			      "scan: %s(%s%s) in %s %#" PRIx64 "%+" PRId64 "%s%s",
+			      release ? "signal" : "wait", flags ? "maybe " : "",
+			      release ? "cond" : "switch_cond", in_take ? "take_gil" : "function",
+			      c->owner, (int64_t)(c->pc - c->owner), through(c),
+			      c->tail ? ", tail jump" : "");
 }
 
 static int add_sites(const struct gil *g, struct gt_sites *out)
 {
+	static const enum api order[] = {API_SIGNAL, API_WAIT};
 	const struct gt_call *c = g->cs.call;
-	uint32_t acquired = 0, released;
+	uint32_t kinds[GT_DROPPED + 1] = {0};
 	int err = 0;
 
 	for (size_t i = 0; i < g->cs.n && !err; i++)
 		if (is_take(g, c[i].owner))
 			err = add_take(g, &c[i], out);
-	for (uint32_t i = 0; i < out->n; i++)
-		acquired += out->site[i].kind == GT_ACQUIRE;
-	released = out->n;
-	for (size_t i = 0; i < g->cs.n && !err; i++)
-		if (c[i].api == API_SIGNAL)
-			err = add_drop(g, &c[i], out);
-	released = out->n - released;
-	for (size_t i = 0; i < g->cs.n && !err; i++)
-		if (c[i].api == API_WAIT)
-			err = add_drop(g, &c[i], out);
+	for (size_t k = 0; k < GT_ARRAY_SIZE(order); k++)
+		for (size_t i = 0; i < g->cs.n && !err; i++)
+			if (c[i].api == order[k])
+				err = add_drop(g, &c[i], out);
 	if (err)
 		return err;
-	if (!acquired || !released)
+	for (uint32_t i = 0; i < out->n; i++)
+		kinds[out->site[i].kind]++;
+	if (!kinds[GT_ACQUIRE] || !kinds[GT_RELEASE])
 		return refuse(out, "take_gil was found, but not where it %s the lock",
-			      acquired ? "gives back" : "gets");
+			      kinds[GT_ACQUIRE] ? "gives back" : "gets");
 	out->switch_cond = g->is_static ? 0 : (uint32_t)g->distance;
 	return 0;
 }
 
 int gt_gilscan_sites(const struct gt_image *img, struct gt_sites *out)
 {
-	struct gil g = {.img = img};
+	struct gil g = {.img = img, .may_be_static = out->py_minor <= 6};
 	int err = gt_callsites_find(img, api_name, API_COUNT, API_SIGNAL, &g.cs);
 
 	if (!err)
@@ -442,14 +443,14 @@ int gt_gilscan_sites(const struct gt_image *img, struct gt_sites *out)
 		err = refuse(out, "it does not call pthread_cond_signal of a shared C library");
 	if (err)
 		goto out;
-	find_takes(&g, out);
+	find_takes(&g);
 	if (!g.ntakes) {
 		err = refuse(out,
 			     "no function that waits and signals like take_gil is reached from "
 			     "PyEval_RestoreThread");
 		goto out;
 	}
-	find_layout(&g, out);
+	find_layout(&g);
 	err = add_sites(&g, out);
 out:
 	gt_callsites_free(&g.cs);

@@ -5,7 +5,8 @@
 
 #define SYM_SIZE  sizeof(Elf64_Sym)
 #define RELA_SIZE sizeof(Elf64_Rela)
-#define EH_ENTRY  8 /* of the search table: two sdata4 */
+#define EH_ENTRY  8	   /* of the search table: two sdata4 */
+#define COUNT_MAX (4u << 20) /* symbols, hash buckets: far more than any real file has */
 
 const uint8_t *gt_image_at(const struct gt_image *img, uint64_t vaddr, uint64_t len)
 {
@@ -60,7 +61,7 @@ static uint64_t gnu_hash_count(const struct gt_image *img, uint64_t vaddr)
 	first = gt_get_le32(p + 4);
 	bloom = gt_get_le32(p + 8);
 	p = gt_image_at(img, vaddr + 16 + bloom * 8, buckets * 4);
-	if (!p)
+	if (!p || buckets > COUNT_MAX)
 		return 0;
 	for (uint64_t i = 0; i < buckets; i++)
 		if (gt_get_le32(p + i * 4) > last)
@@ -69,6 +70,8 @@ static uint64_t gnu_hash_count(const struct gt_image *img, uint64_t vaddr)
 		return first;
 	chains = vaddr + 16 + bloom * 8 + buckets * 4;
 	p = table_at(img, chains, 4, &n);
+	if (n > COUNT_MAX)
+		n = COUNT_MAX;
 	for (last -= first; last < n; last++)
 		if (gt_get_le32(p + last * 4) & 1)
 			return first + last + 1;
@@ -140,6 +143,8 @@ static void read_dynamic(struct gt_image *img, uint64_t off, uint64_t size)
 	/* An executable that exports nothing has a GNU hash table without chains. */
 	if (!img->nsyms && d.hash)
 		img->nsyms = hash_count(img, d.hash);
+	if (img->nsyms > COUNT_MAX)
+		img->nsyms = COUNT_MAX;
 	img->syms = table_at(img, d.symtab, SYM_SIZE, &img->nsyms);
 	img->nrela[0] = d.pltrelsz / RELA_SIZE;
 	img->rela[0] = table_at(img, d.jmprel, RELA_SIZE, &img->nrela[0]);

@@ -395,7 +395,13 @@ static int a64_flow(uint32_t w, struct gt_insn *out)
 /* stp / ldp of two 64-bit registers: signed offset, without a change of the base. */
 static int a64_pair(uint32_t w, struct gt_insn *out)
 {
-	if ((w & 0xff800000) != 0xa9000000 && (w & 0xffc00000) != 0xa9400000)
+	if ((w & 0xfe400000) == 0xa8400000 && (w & 0x01800000) != 0x01000000) {
+		out->kind = GT_INSN_CLOBBER; /* ldp that changes the base, too: sp in an epilogue */
+		out->dst = w & 31;
+		out->src2 = w >> 10 & 31;
+		return 1;
+	}
+	if ((w & 0xff800000) != 0xa9000000)
 		return 0;
 	out->imm = sext(w >> 15, 7) * 8;
 	if (w & 0x00400000) {
@@ -423,7 +429,20 @@ static int a64_decode(const uint8_t *p, size_t n, struct gt_insn *out)
 		return 0;
 	out->dst = w & 31;
 	out->src = w >> 5 & 31;
-	if (a64_is_adrp(w)) {
+	if ((w & 0x3b200400) == 0x38000400) { /* load or store with write-back */
+		out->kind = GT_INSN_ADD;
+		out->imm = sext(w >> 12, 9);
+		out->dst = out->src;
+		if (w & 0x00c00000 && !(w & 0x04000000))
+			out->src2 = w & 31;
+	} else if ((w & 0xffa00c00) == 0xf8000000) { /* ldur, stur: 64-bit */
+		int load = (w & 0x00400000) != 0;
+
+		out->kind = load ? GT_INSN_LOAD : GT_INSN_STORE;
+		out->imm = sext(w >> 12, 9);
+		out->src = load ? w >> 5 & 31 : w & 31;
+		out->dst = load ? w & 31 : w >> 5 & 31;
+	} else if (a64_is_adrp(w)) {
 		out->kind = GT_INSN_SET;
 		out->imm = (int64_t)a64_page(out->pc, w);
 	} else if ((w & 0x9f000000) == 0x10000000) { /* adr */

@@ -40,7 +40,8 @@ struct gt_insn {
 	uint8_t kind; /* enum gt_insn_kind */
 	uint8_t len;
 	uint8_t dst, src; /* registers by their number in the encoding, or GT_INSN_NOREG */
-	uint8_t src2;     /* AArch64 stp / ldp: the second register, at .imm + 8 */
+	uint8_t src2; /* AArch64: of stp, ldp the second register, at .imm + 8; of an ADD that is
+		       * the write-back of a load the register loaded; else GT_INSN_NOREG */
 };
 
 /* Registers with a part in the calling convention. */

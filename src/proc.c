@@ -287,22 +287,38 @@ int gt_proc_ended(const struct gt_proc *p)
 	return r > 0;
 }
 
+/* A number that ends with the character `after`; *s then stands behind that. */
+static int take_number(const char **s, int base, char after, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(*s, &end, base);
+	if (errno || end == *s || *end != after)
+		return -EPROTO;
+	*s = end + 1;
+	return 0;
+}
+
 /* "start-end perms offset major:minor inode    path": 1 if it is an executable map of a file. */
 static int parse_map(const char *line, struct gt_map *m)
 {
-	char perms[5];
-	int path = 0;
+	const char *s = line;
+	int executable;
 
 	memset(m, 0, sizeof(*m));
-	if (sscanf(line,
-		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx64 ":%" SCNx64 " %" SCNu64 " %n",
-		   &m->start, &m->end, perms, &m->offset, &m->dev_major, &m->dev_minor, &m->ino,
-		   &path) != 7)
+	if (take_number(&s, 16, '-', &m->start) || take_number(&s, 16, ' ', &m->end))
 		return -EPROTO;
-	if (!m->ino || strlen(perms) != 4 || perms[2] != 'x' || m->start >= m->end)
+	if (strnlen(s, 5) < 5 || s[4] != ' ')
+		return -EPROTO;
+	executable = s[2] == 'x';
+	s += 5;
+	if (take_number(&s, 16, ' ', &m->offset) || take_number(&s, 16, ':', &m->dev_major) ||
+	    take_number(&s, 16, ' ', &m->dev_minor) || take_number(&s, 10, ' ', &m->ino))
+		return -EPROTO;
+	if (!m->ino || !executable || m->start >= m->end)
 		return 0;
-	if (path)
-		snprintf(m->path, sizeof(m->path), "%s", line + path);
+	snprintf(m->path, sizeof(m->path), "%s", s + strspn(s, " "));
 	return 1;
 }
 

@@ -96,6 +96,37 @@ static int add_function(const struct gt_image *img, const struct gt_symbol *sym,
 			      "symbol: return of %s", sym->name);
 }
 
+/* Is there a probe at the entry of the function that holds this address? */
+static int is_covered(const struct gt_image *img, const struct gt_sites *fns, uint64_t vaddr)
+{
+	struct gt_range r, entry;
+
+	for (uint32_t i = 0; i < fns->n; i++)
+		if (!gt_image_function(img, fns->site[i].vaddr, &entry) &&
+		    !gt_image_function(img, vaddr, &r) && r.start == entry.start)
+			return 1;
+	return 0;
+}
+
+/* The scan tells what the symbols do not: copies of drop_gil inlined into other functions. */
+static void remark_on_inlined(const struct gt_image *img, const char *name, struct gt_sites *fns)
+{
+	struct gt_sites *scan = malloc(sizeof(*scan));
+	unsigned int inlined = 0;
+
+	if (scan && !gt_gilscan_identify(img, name, scan) && !gt_gilscan_sites(img, scan))
+		for (uint32_t i = 0; i < scan->n; i++)
+			inlined += scan->site[i].kind == GT_RELEASE &&
+				   !(scan->site[i].flags & GT_SITE_MATCH) &&
+				   !is_covered(img, fns, scan->site[i].vaddr);
+	if (inlined)
+		snprintf(fns->why, sizeof(fns->why),
+			 "drop_gil is also inlined in %u place(s), whose releases function probes "
+			 "miss; --probe=sites sees them",
+			 inlined);
+	free(scan);
+}
+
 static int find_functions(int fd, const struct gt_image *img, const char *name,
 			  struct gt_sites *out)
 {
@@ -113,8 +144,10 @@ static int find_functions(int fd, const struct gt_image *img, const char *name,
 		takes += sym[i].fn == GT_FN_TAKE;
 		drops += sym[i].fn != GT_FN_TAKE;
 	}
-	if (takes && drops)
+	if (takes && drops) {
+		remark_on_inlined(img, name, out);
 		return 0;
+	}
 	out->n = 0;
 	snprintf(out->why, sizeof(out->why),
 		 "no symbol %s in the file or in debug files installed for it; use --probe=sites, "

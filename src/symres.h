@@ -44,7 +44,7 @@ struct gt_sites {
 	uint8_t python2;   /* a CPython 2: another lock; n is 0 */
 	uint8_t is_python; /* the file holds CPython's GIL code (defines PyEval_RestoreThread) */
 	uint8_t build_id[GT_BUILDID_MAX];
-	char why[GT_WHY_MAX]; /* n == 0: why nothing was found */
+	char why[GT_WHY_MAX]; /* n == 0: why nothing was found; else a remark, or empty */
 	struct gt_site site[GT_SITES_MAX];
 };
 

@@ -233,6 +233,8 @@ def read_block(f, data, off, seq):
         raise Damage("its number is out of sequence")
     if head.size > PAYLOAD_MAX or not head.first_ns <= head.last_ns < TIME_MAX:
         raise Damage("its header is impossible")
+    if head.type in (CLOCK, EVENTS) and head.count and not head.first_ns:
+        raise Damage("it has a time of 0")
     off += BLOCK_HEADER.size
     if head.size > len(data) - off:
         raise Damage("the file ends inside it")

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zlib
 
+sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gilfile
 

@@ -238,7 +238,9 @@ static void handle_signals(void)
 		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(signals[i], &sa, NULL);
 	}
-	signal(SIGPIPE, SIG_IGN); /* a closed pipe is reported as EPIPE */
+	/* A closed pipe and a file that grows too large are reported as errors of write(2). */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 /* A file of a name that nobody can foresee, in the folder of the output. */
@@ -344,6 +346,8 @@ static int close_output(int err, int keep)
 
 /* ---- conversion ---- */
 
+#define SITE_ONE_GIL 0x02 /* bit 1 of struct gil_site's flags */
+
 /* A decimal number of META, 1 .. UINT32_MAX or 0 .. with zero; -1: there is none. */
 static int64_t meta_number(const gil_reader *r, const char *key)
 {
@@ -447,7 +451,7 @@ static void report(const char *path, const gil_reader *r, const struct gt_timeli
 	report_odd(path, st);
 	if (lost)
 		gt_warn("%s: %" PRIu64 " events were lost while recording, in %" PRIu64
-			" gaps; enlarge the recorder's ring buffer",
+			" gap(s); enlarge the recorder's ring buffer",
 			path, lost, st->gaps);
 	if (lost > st->lost)
 		gt_warn("%s: for %" PRIu64 " of the lost events no gap is recorded: "
@@ -468,10 +472,21 @@ static uint64_t unix_ns(const void *reader, uint64_t mono_ns)
 
 enum outcome { WHOLE, LEFT_OUT, UNUSABLE };
 
+/* Function mode probes nothing but GIL code, so there is no release that needs confirmation. */
+static int confirm_gil(const gil_reader *r, struct gt_timeline *tl)
+{
+	const struct gil_event ev = {.kind = GIL_GIL, .mono_ns = gil_reader_first_mono_ns(r)};
+
+	for (size_t i = 0; i < gil_reader_sites(r); i++)
+		if (gil_reader_site(r, i)->flags & SITE_ONE_GIL)
+			return gt_timeline_event(tl, &ev);
+	return 0;
+}
+
 static int run_timeline(gil_reader *r, struct gt_timeline *tl, const char *path)
 {
 	struct gil_event ev;
-	int err = 0, outcome = WHOLE;
+	int err = confirm_gil(r, tl), outcome = WHOLE;
 
 	while (!err && gil_reader_next(r, &ev))
 		err = gt_timeline_event(tl, &ev);

@@ -38,7 +38,7 @@ struct gil {
 	struct thread *yielder; /* waits in drop_gil until another thread acquires; one at most */
 	uint64_t free_since_ns; /* a hold cannot have begun earlier */
 	struct pending pending;
-	uint8_t seen, unconfirmed;
+	uint8_t confirmed;
 };
 
 struct gt_timeline {
@@ -315,11 +315,9 @@ static void on_acquire(struct gt_timeline *tl, struct thread *t, uint8_t gil, ui
 static void release_unknown(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint64_t ns)
 {
 	const struct gil *g = &tl->gils[gil];
-	uint64_t start_ns = tl->epoch_start_ns;
+	uint64_t start_ns = max_ns(tl->epoch_start_ns, g->free_since_ns);
 
-	if (gil != GIL_INDEX_OTHER)
-		start_ns = max_ns(start_ns, g->free_since_ns);
-	if (start_ns > ns || (gil != GIL_INDEX_OTHER && g->holder))
+	if (start_ns > ns || g->holder)
 		tl->stats.odd[GT_ODD_RELEASE_IDLE]++;
 	else
 		emit(tl, t, GT_SPAN_HOLD, gil, start_ns, ns, tl->epoch_open);
@@ -411,12 +409,11 @@ static void confirm(struct gt_timeline *tl, uint8_t gil)
 	struct gil *g = &tl->gils[gil];
 	struct pending p;
 
-	if (g->seen && !g->unconfirmed)
+	if (g->confirmed)
 		return;
 	p = g->pending;
 	g->pending.thread = NULL;
-	g->seen = 1;
-	g->unconfirmed = 0;
+	g->confirmed = 1;
 	tl->stats.gils++;
 	if (!p.thread)
 		return;
@@ -444,18 +441,6 @@ static void keep_aside(struct gt_timeline *tl, struct thread *t, const struct gi
 				      .open = tl->epoch_open};
 	else
 		tl->stats.unconfirmed++;
-}
-
-static void on_gil(struct gt_timeline *tl, const struct gil_event *ev)
-{
-	struct gil *g = &tl->gils[ev->gil];
-
-	if (!ev->unconfirmed) {
-		confirm(tl, ev->gil);
-	} else if (!g->seen) {
-		g->seen = 1;
-		g->unconfirmed = 1;
-	}
 }
 
 /* ---- loss, names ---- */
@@ -493,9 +478,17 @@ static void on_transition(struct gt_timeline *tl, struct thread *t, const struct
 	}
 	t->last_ns = ns;
 	join_epoch(tl, t);
-	if (tl->gils[ev->gil].unconfirmed && (ev->kind == GIL_RELEASE || ev->kind == GIL_YIELD)) {
-		keep_aside(tl, t, ev, ns);
-		return;
+	if (ev->kind == GIL_RELEASE || ev->kind == GIL_YIELD) {
+		/* Which condition variable of many the last index stands for will never be known.
+		 */
+		if (ev->gil == GIL_INDEX_OTHER && t->state == UNKNOWN) {
+			tl->stats.unconfirmed++;
+			return;
+		}
+		if (!tl->gils[ev->gil].confirmed) {
+			keep_aside(tl, t, ev, ns);
+			return;
+		}
 	}
 	confirm(tl, ev->gil);
 	switch (ev->kind) {
@@ -540,7 +533,8 @@ int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
 			on_transition(tl, t, ev);
 		break;
 	case GIL_GIL:
-		on_gil(tl, ev);
+		if (!ev->unconfirmed)
+			confirm(tl, ev->gil);
 		break;
 	case GIL_LOST:
 		on_lost(tl, ev);

@@ -19,7 +19,8 @@
  *    the event that showed it. Such a hold gets no length (GT_OPEN_UNKNOWN) and is counted.
  *    A wait whose end was missed is treated alike.
  *  - A GIL seen only at a release may be another library's condition variable: the first release
- *    is kept aside until the GIL is confirmed; if it never is, it is counted and not drawn.
+ *    is kept aside until another event or a GIL record confirms that it is a GIL; if none does,
+ *    it is counted and not drawn.
  *
  * Used by one thread.
  */

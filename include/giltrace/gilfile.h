@@ -23,19 +23,19 @@ extern "C" {
 
 /* ---- layout; all integers little-endian ---- */
 
-#define GIL_MAGIC	"\x89GIL\r\n\x1a\n" /* 8 bytes; damaged by any text-mode copy */
-#define GIL_MAJOR	1		    /* a reader refuses a greater one */
-#define GIL_MINOR	0		    /* grows with additions that old readers may skip */
+#define GIL_MAGIC       "\x89GIL\r\n\x1a\n" /* 8 bytes; damaged by any text-mode copy */
+#define GIL_MAJOR       1                   /* a reader refuses a greater one */
+#define GIL_MINOR       0                   /* grows with additions that old readers may skip */
 #define GIL_HEADER_SIZE 32
 
 /* File header: magic[8], u16 major, u16 minor, u32 header_size, u32 arch (ELF e_machine),
  * u32 reserved = 0, u32 reserved = 0, u32 crc32 of the 28 bytes before. */
 
-#define GIL_BLOCK_MAGIC	      0x4b4c4247u /* "GBLK" */
+#define GIL_BLOCK_MAGIC       0x4b4c4247u /* "GBLK" */
 #define GIL_BLOCK_HEADER_SIZE 56
 #define GIL_BLOCK_PAYLOAD_MAX (1u << 20)
-#define GIL_BLOCK_THREADS_MAX 1024	   /* different threads in one EVENTS block */
-#define GIL_TIME_MAX	      (1ull << 62) /* a time in ns is below: sums cannot overflow */
+#define GIL_BLOCK_THREADS_MAX 1024         /* different threads in one EVENTS block */
+#define GIL_TIME_MAX          (1ull << 62) /* a time in ns is from 1 to below this */
 
 /* Block header: u32 magic, u16 type, u8 codec, u8 reserved = 0, u32 payload_size, u32 count,
  * u64 seq, u64 first_mono_ns, u64 last_mono_ns, u64 lost_total, u32 crc32 of the payload,
@@ -68,45 +68,45 @@ enum gil_kind {
 };
 
 #define GIL_INDEX_OTHER 0xff /* .gil of an event: a GIL beyond those told apart */
-#define GIL_COMM_LEN	16
+#define GIL_COMM_LEN    16
 
 enum gil_end_reason {
-	GIL_END_DURATION = 1,	 /* the time asked for has passed */
-	GIL_END_STOPPED = 2,	 /* SIGINT or SIGTERM */
+	GIL_END_DURATION = 1,    /* the time asked for has passed */
+	GIL_END_STOPPED = 2,     /* SIGINT or SIGTERM */
 	GIL_END_TARGET_EXIT = 3, /* the process has ended */
-	GIL_END_ERROR = 4,	 /* the recorder gave up; META key "end.error" may say why */
+	GIL_END_ERROR = 4,       /* the recorder gave up; META key "end.error" may say why */
 };
 
 /* ---- events ---- */
 
 struct gil_event {
 	uint64_t mono_ns;
-	uint32_t tid; /* in the recorder's PID namespace; 0 for GIL_LOST */
-	uint8_t kind; /* enum gil_kind; the reader leaves out kinds that it does not know */
-	uint8_t gil;  /* index of the GIL, or GIL_INDEX_OTHER */
-	uint8_t site; /* index into the sites; gil_reader_site() may not have it */
+	uint32_t tid;        /* in the recorder's PID namespace; 0 for GIL_LOST */
+	uint8_t kind;        /* enum gil_kind; the reader leaves out kinds that it does not know */
+	uint8_t gil;         /* index of the GIL, or GIL_INDEX_OTHER */
+	uint8_t site;        /* index into the sites; gil_reader_site() may not have it */
 	uint8_t unconfirmed; /* GIL_GIL: seen at a release only; may be no GIL until told again */
 	union {
 		struct {
-			uint32_t ns_tid; /* in the target's PID namespace; 0: not known */
+			uint32_t ns_tid;         /* in the target's PID namespace; 0: not known */
 			char comm[GIL_COMM_LEN]; /* NUL-terminated; any bytes, maybe not UTF-8 */
 		} thread; /* GIL_THREAD; a later one for the same tid replaces it */
 		struct {
 			uint64_t addr; /* of gil->cond in the target; 0: not known */
-		} gil_ident; /* GIL_GIL */
+		} gil_ident;           /* GIL_GIL */
 		struct {
 			uint64_t begin_mono_ns; /* first event lost; the gap ends at mono_ns */
-			uint64_t count;		/* events lost in this gap, exactly */
-		} lost; /* GIL_LOST */
+			uint64_t count;         /* events lost in this gap, exactly */
+		} lost;                         /* GIL_LOST */
 	};
 };
 
 /* Readings of the clocks at one instant, as near as they could be had. */
 struct gil_clock {
-	uint64_t mono_ns; /* CLOCK_MONOTONIC: the instant */
-	uint64_t raw_ns;  /* CLOCK_MONOTONIC_RAW */
-	uint64_t unix_ns; /* CLOCK_REALTIME */
-	uint64_t boot_ns; /* CLOCK_BOOTTIME */
+	uint64_t mono_ns;  /* CLOCK_MONOTONIC: the instant */
+	uint64_t raw_ns;   /* CLOCK_MONOTONIC_RAW */
+	uint64_t unix_ns;  /* CLOCK_REALTIME */
+	uint64_t boot_ns;  /* CLOCK_BOOTTIME */
 	uint64_t error_ns; /* each of the three lies within +- this of the instant */
 };
 
@@ -114,8 +114,8 @@ struct gil_clock {
 
 struct gil_site {
 	uint64_t offset; /* of the probed instruction in the file */
-	uint8_t kind;	 /* enum gil_kind */
-	uint8_t flags;	 /* bit 0: return probe; bit 1: GIL not told apart; bit 2: known GILs only */
+	uint8_t kind;    /* enum gil_kind */
+	uint8_t flags; /* bit 0: return probe; bit 1: GIL not told apart; bit 2: known GILs only */
 	char how[GIL_SITE_HOW_MAX]; /* how it was found, for people */
 };
 

@@ -4,6 +4,7 @@
  *
  *  origin MONO UNIX            what time 0 is on the two clocks [1000s 1700000000s]
  *  meta KEY VALUE
+ *  site KIND FLAGS             a probe site; both are numbers
  *  clock T [STEP]              a clock sample; STEP: the wall clock has been set ahead by so much
  *  thread T TID NAME [NSTID]
  *  gil T INDEX ADDRESS [unconfirmed]
@@ -152,6 +153,15 @@ static void do_meta(struct script *s, const struct line *l)
 	check(gt_gilfile_meta(s->file, pair, 1), "meta");
 }
 
+static void do_site(struct script *s, const struct line *l)
+{
+	struct gil_site site = {.kind = (uint8_t)number(l->word[1]),
+				.flags = (uint8_t)number(l->word[2]),
+				.how = "script"};
+
+	check(gt_gilfile_sites(s->file, &site, 1), "site");
+}
+
 static void do_clock(struct script *s, const struct line *l)
 {
 	struct gil_clock c = {.mono_ns = when(s, l->word[1]), .error_ns = 50};
@@ -242,6 +252,7 @@ static void do_damage(struct script *s, const struct line *l)
 enum order {
 	ORIGIN = 16, /* below are kinds of events */
 	META,
+	SITE,
 	CLOCK,
 	THREAD,
 	GIL,
@@ -259,25 +270,13 @@ static const struct order_def {
 	int min, max; /* words, itself included */
 	int order;
 } orders[] = {
-	{"wait", 3, 4, GIL_WAIT},
-	{"acquire", 3, 4, GIL_ACQUIRE},
-	{"release", 3, 4, GIL_RELEASE},
-	{"yield", 3, 4, GIL_YIELD},
-	{"take", 3, 4, GIL_TAKE},
-	{"dropped", 3, 4, GIL_DROPPED},
-	{"origin", 3, 3, ORIGIN},
-	{"meta", 3, 3, META},
-	{"clock", 2, 3, CLOCK},
-	{"thread", 4, 5, THREAD},
-	{"gil", 4, 5, GIL},
-	{"lost", 4, 4, LOST},
-	{"unseen", 2, 2, UNSEEN},
-	{"flush", 1, 1, FLUSH},
-	{"repeat", 3, 3, REPEAT},
-	{"done", 1, 1, DONE},
-	{"end", 2, 3, END},
-	{"chop", 2, 2, DAMAGE},
-	{"flip", 2, 2, DAMAGE},
+	{"wait", 3, 4, GIL_WAIT},   {"acquire", 3, 4, GIL_ACQUIRE}, {"release", 3, 4, GIL_RELEASE},
+	{"yield", 3, 4, GIL_YIELD}, {"take", 3, 4, GIL_TAKE},       {"dropped", 3, 4, GIL_DROPPED},
+	{"origin", 3, 3, ORIGIN},   {"meta", 3, 3, META},           {"clock", 2, 3, CLOCK},
+	{"site", 3, 3, SITE},       {"thread", 4, 5, THREAD},       {"gil", 4, 5, GIL},
+	{"lost", 4, 4, LOST},       {"unseen", 2, 2, UNSEEN},       {"flush", 1, 1, FLUSH},
+	{"repeat", 3, 3, REPEAT},   {"done", 1, 1, DONE},           {"end", 2, 3, END},
+	{"chop", 2, 2, DAMAGE},     {"flip", 2, 2, DAMAGE},
 };
 
 static int order_of(const struct line *l)
@@ -303,6 +302,9 @@ static void obey(struct script *s, const struct line *l, int order)
 		break;
 	case META:
 		do_meta(s, l);
+		break;
+	case SITE:
+		do_site(s, l);
 		break;
 	case CLOCK:
 		do_clock(s, l);
@@ -408,5 +410,6 @@ int main(int argc, char **argv)
 	check(gt_gilfile_create(fd, &s.file), argv[2]);
 	play(&s, lines, n);
 	free(lines);
-	return 0;
+	/* Without an end it is as if the recorder had been killed: the block in memory is lost. */
+	_exit(0);
 }

@@ -250,6 +250,8 @@ static void refused_arguments(void **state)
 	ev.kind = GIL_WAIT;
 	ev.mono_ns = GIL_TIME_MAX;
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	ev.mono_ns = 0;
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	assert_int_equal(gt_gilfile_pending_since(f), 0);
 	/* A gap that begins after its end is one without length. */
 	ev = (struct gil_event){.kind = GIL_LOST, .mono_ns = 50};

@@ -72,7 +72,7 @@ static size_t block_starts(const struct bytes *b, size_t start[32])
 static void every_truncation(void **state)
 {
 	struct gil_event ev[EVENTS_MAX];
-	size_t n, start[32], blocks, at_edge = 0;
+	size_t n, start[32] = {0}, blocks, at_edge = 0;
 	struct bytes b = small_file(ev, &n, 1);
 	char why[512];
 	gil_reader *r;
@@ -145,7 +145,7 @@ static void random_content(void **state)
 	(void)state;
 	for (int round = 0; round < 3000; round++) {
 		struct gil_event ev[EVENTS_MAX], got;
-		size_t n, start[32], blocks;
+		size_t n, start[32] = {0}, blocks;
 		struct bytes b = small_file(ev, &n, 4 + (uint64_t)round % 7);
 		char why[512];
 		gil_reader *r;
@@ -381,16 +381,17 @@ static void wrong_encodings(void **state)
 
 /* Blocks that are wrong in themselves, though their checksums are right. */
 static const struct {
-	uint16_t type;
-	uint8_t codec;
+	uint16_t type, codec;
 	uint32_t count;
 	uint64_t first, last;
-	uint8_t n, p[48];
+	uint32_t n;
+	uint8_t p[52];
 } wrong_blocks[] = {
 	{4, 0, 0, 5, 6, 8, {5}}, /* codec */
 	{3, 1, 1, 5, 5, 40, {5}},
-	{4, 1, 0, 5, 6, 7, {5}}, /* no base time */
-	{4, 1, 0, 7, 6, 8, {5}}, /* times */
+	{4, 1, 0, 5, 6, 7, {5}},           /* no base time */
+	{4, 1, 1, 0, 6, 10, {[8] = 0x71}}, /* time 0 */
+	{4, 1, 0, 7, 6, 8, {5}},           /* times */
 	{4, 1, 0, 5, 1ull << 62, 8, {5}},
 	{1, 0, 1, 0, 0, 3, {1, 'k', 1}}, /* META: over the end */
 	{1, 0, 2, 0, 0, 4, {1, 'k', 1, 'v'}},
@@ -425,9 +426,9 @@ static void wrong_content(void **state)
 
 		put_header(&b);
 		put_block(&b, 3, 0, 1, 3, 3, clock, sizeof(clock));
-		put_block(&b, wrong_blocks[i].type, wrong_blocks[i].codec, wrong_blocks[i].count,
-			  wrong_blocks[i].first, wrong_blocks[i].last, wrong_blocks[i].p,
-			  wrong_blocks[i].n);
+		put_block(&b, wrong_blocks[i].type, (uint8_t)wrong_blocks[i].codec,
+			  wrong_blocks[i].count, wrong_blocks[i].first, wrong_blocks[i].last,
+			  wrong_blocks[i].p, wrong_blocks[i].n);
 		if (read_bytes(b.p, b.n, &err, why) || err != -EPROTO ||
 		    !strstr(why, "block 1 at byte 128"))
 			fail_msg("case %zu: %d, %s", i, err, why);
@@ -435,9 +436,9 @@ static void wrong_content(void **state)
 		b.n = 128;
 		b.seq = 1;
 		put_block(&b, 4, 1, 1, 1000, 2000, "\xe8\3\0\0\0\0\0\0\x71\0", 10);
-		put_block(&b, wrong_blocks[i].type, wrong_blocks[i].codec, wrong_blocks[i].count,
-			  wrong_blocks[i].first, wrong_blocks[i].last, wrong_blocks[i].p,
-			  wrong_blocks[i].n);
+		put_block(&b, wrong_blocks[i].type, (uint8_t)wrong_blocks[i].codec,
+			  wrong_blocks[i].count, wrong_blocks[i].first, wrong_blocks[i].last,
+			  wrong_blocks[i].p, wrong_blocks[i].n);
 		r = read_bytes(b.p, b.n, &err, why);
 		assert_int_equal(err, 0);
 		assert_non_null(strstr(gil_reader_problem(r), "block 2 at byte 194"));
@@ -452,7 +453,7 @@ static void wrong_content(void **state)
 static void wrong_order(void **state)
 {
 	struct gil_event ev[EVENTS_MAX];
-	size_t n, start[32];
+	size_t n, start[32] = {0};
 	struct bytes b = small_file(ev, &n, 6), cut = {0};
 	char why[512];
 	gil_reader *r;
@@ -483,7 +484,7 @@ static void wrong_order(void **state)
 static void damaged_events(void **state)
 {
 	struct gil_event ev[EVENTS_MAX];
-	size_t n, start[32];
+	size_t n, start[32] = {0};
 	struct bytes b = small_file(ev, &n, 8);
 	uint64_t last;
 	char why[512];
@@ -513,7 +514,7 @@ static void damaged_events(void **state)
 static void file_shortened_while_reading(void **state)
 {
 	struct gil_event ev[EVENTS_MAX];
-	size_t n, start[32];
+	size_t n, start[32] = {0};
 	struct bytes b = small_file(ev, &n, 9);
 	int fd = memory_file(b.p, b.n);
 	char why[512];

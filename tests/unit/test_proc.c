@@ -223,7 +223,7 @@ static void environment(void **state)
 /* Only the first 1 MiB is looked at; a variable cut there is not taken. */
 static void huge_environment(void **state)
 {
-	size_t len = 120 * 1024;
+	size_t len = 122880;
 	char *big = malloc(len), *env[16];
 	struct spawned s;
 	struct gt_proc p;
@@ -250,7 +250,6 @@ static void huge_environment(void **state)
 /* As setproctitle leaves it: one long string without the variables. */
 static void overwritten_environment(void **state)
 {
-	extern char **environ;
 	int up[2], down[2];
 	struct gt_proc p;
 	char buf[8], c;
@@ -263,12 +262,13 @@ static void overwritten_environment(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		char *end = environ[0];
+		char *start = environ[0], *end = start;
 
 		for (char **e = environ; *e; e++)
 			end = *e + strlen(*e);
 		close(down[1]);
-		memset(environ[0], 't', (size_t)(end - environ[0]));
+		if (start)
+			memset(start, 't', (size_t)(end - start));
 		_exit(write(up[1], "x", 1) == 1 && read(down[0], &c, 1) == 0 ? 0 : 1);
 	}
 	assert_int_equal(read(up[0], &c, 1), 1);

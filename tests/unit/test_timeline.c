@@ -205,10 +205,10 @@ static void test_open_start(void **state)
 	expect_odd("A1@110 R2@120 R1@130", "hold1 110-130, drop1 130-130, drop2 120-120",
 		   GT_ODD_RELEASE_IDLE, 1);
 	/* another GIL does not matter */
-	expect_even("A1@110 R2.1@120 R1@130",
+	expect_even("G1@100 A1@110 R2.1@120 R1@130",
 		    "hold2.1 100-120+start, hold1 110-130, drop1 130-130, drop2.1 120-120");
 	/* yielding at the start */
-	expect_even("Y1@105 A2@110 R2@120",
+	expect_even("G0@100 Y1@105 A2@110 R2@120",
 		    "drop1 105-110+forced+start, hold2 110-120, drop2 120-120");
 }
 
@@ -268,6 +268,11 @@ static void test_missed(void **state)
 	expect_odd("A1@110 R1@120 R1@130", "hold1 110-120, drop1 120-120, drop1 130-130",
 		   GT_ODD_RELEASE_IDLE, 1);
 	expect_odd("W1@110 R1@120", "take1 110-110+unknown, drop1 120-120", GT_ODD_RELEASE_IDLE, 1);
+	/* it held until the second release at least, so nobody else did */
+	expect_odd(
+		"A1@110 R1@120 R1@130 R2@140",
+		"hold1 110-120, drop1 120-120, hold2 130-140+start, drop1 130-130, drop2 140-140",
+		GT_ODD_RELEASE_IDLE, 1);
 	/* a yield tells that the hold has just ended */
 	expect_odd("A1@110 Y1@120 A2@125 R2@130",
 		   "hold1 110-120, drop1 120-125+forced, hold2 125-130, drop2 130-130",
@@ -292,8 +297,10 @@ static void test_several_gils(void **state)
 	expect_odd("A1@110 A1.1@120 R1.1@130",
 		   "hold1 110-110+unknown, hold1.1 120-130, drop1.1 130-130",
 		   GT_ODD_ACQUIRE_HOLDING, 1);
-	expect_odd("A1@110 R1.1@120 R1@130", "hold1 110-130, drop1 130-130", GT_ODD_RELEASE_IDLE,
-		   1);
+	expect_odd("G1@100 A1@110 R1.1@120 R1@130", "hold1 110-130, drop1 130-130",
+		   GT_ODD_RELEASE_IDLE, 1);
+	expect_odd("G1@100 A1@110 Y1.1@120 R1@130", "hold1 110-130, drop1 130-130",
+		   GT_ODD_YIELD_IDLE, 1);
 	expect_odd("W1@110 A1.1@120 R1.1@130",
 		   "take1 110-110+unknown, hold1.1 120-130, drop1.1 130-130", GT_ODD_WAIT_ENDLESS,
 		   1);
@@ -314,8 +321,8 @@ static void test_unconfirmed(void **state)
 		    "hold1 100-120+start, drop1 120-120, take1 125-1000+end");
 	expect_even("g0@120 R1@120 G0@122", "hold1 100-120+start, drop1 120-120");
 	/* never confirmed: another library's condition variable */
-	st = expect("g1@120 R1.1@120 R1.1@130 Y2.1@131 R1@140", "hold1 100-140+start, "
-								"drop1 140-140");
+	st = expect("G0@100 g1@120 R1.1@120 R1.1@130 Y2.1@131 R1@140", "hold1 100-140+start, "
+								       "drop1 140-140");
 	assert_int_equal(st.unconfirmed, 3);
 	assert_int_equal(st.gils, 1);
 	/* the thread has gone on before it is confirmed */
@@ -324,9 +331,16 @@ static void test_unconfirmed(void **state)
 	expect_even("g1@120 R1.1@120 A1@130 A2.1@135 R2.1@136 R1@140",
 		    "hold1.1 100-120+start, drop1.1 120-120, hold2.1 135-136, hold1 130-140, "
 		    "drop1 140-140, drop2.1 136-136");
+	expect_even("A1@110 g1@120 R1.1@120 A2.1@135 R2.1@136 R1@140",
+		    "hold2.1 135-136, hold1 110-140, drop1 140-140, drop2.1 136-136");
 	/* events were lost before it is confirmed */
 	expect_even("g0@120 R1@120 L150-200 A1@210",
 		    "lost 150-200, hold1 100-120+start, drop1 120-120, hold1 210-1000+end");
+	/* no GIL record at all; where several share an index, there never is one */
+	st = expect("R1@120 A1@130 R1@140 R2.255@145 A3.255@150",
+		    "hold1 100-120+start, drop1 120-120, hold1 130-140, drop1 140-140, "
+		    "hold3.255 150-1000+end");
+	assert_int_equal(st.unconfirmed, 1);
 	/* a confirmed one stays so */
 	expect_even("G0@110 g0@120 R1@130", "hold1 100-130+start, drop1 130-130");
 }
@@ -387,11 +401,13 @@ static void test_clock(void **state)
 {
 	struct gt_sink sink = {.len = 0};
 	const uint64_t offset = 1000;
-	struct gil_event ev = {.kind = GIL_RELEASE, .tid = 1, .mono_ns = 110};
+	struct gil_event ev = {.kind = GIL_GIL, .mono_ns = 100};
 	struct gt_timeline *tl;
 
 	(void)state;
 	assert_int_equal(gt_timeline_create(&recorder, &sink, shift, &offset, START_NS, &tl), 0);
+	assert_int_equal(gt_timeline_event(tl, &ev), 0);
+	ev = (struct gil_event){.kind = GIL_RELEASE, .tid = 1, .mono_ns = 110};
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
 	ev = (struct gil_event){.kind = GIL_LOST, .mono_ns = 130};
 	ev.lost.begin_mono_ns = 120;
@@ -399,6 +415,19 @@ static void test_clock(void **state)
 	assert_int_equal(gt_timeline_finish(tl, END_NS), 0);
 	assert_string_equal(sink.text, "hold1 1100-1110+start, drop1 1110-1110, lost 1120-1130");
 	gt_timeline_free(tl);
+	/* beyond all clocks: two takes at one time are still told apart */
+	expect_even("A1@18446744073709551615 R1@18446744073709551615 A1@18446744073709551615 "
+		    "R1@18446744073709551615",
+		    "hold1 4611686018427387903-4611686018427387903, "
+		    "drop1 4611686018427387903-4611686018427387903, "
+		    "hold1 4611686018427387904-4611686018427387904, "
+		    "drop1 4611686018427387904-4611686018427387904");
+	/* two takes at one time, by a coarse clock */
+	expect_even("A1@110 R1@110 A1@110 R1@120",
+		    "hold1 110-110, drop1 110-110, hold1 111-120, drop1 120-120");
+	/* time that runs differently for two threads: still one holder at a time */
+	expect_even("A1@110 R1@120 A2@115 R2@130",
+		    "hold1 110-120, hold2 120-130, drop1 120-120, drop2 130-130");
 }
 
 int main(void)

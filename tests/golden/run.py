@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Golden tests of gil2trace, and tests of its command line.
+
+    run.py TXT2GIL GIL2TRACE [--update]
+
+Each NAME.txt becomes a .gil by txt2gil and must convert to NAME.json, byte for byte; comments in
+it that begin with "#: " say what else is expected ("status N", "stderr PATTERN"). --update writes
+the .json files anew: look at the difference before you commit it.
+"""
+import glob
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+import check_trace_rules  # noqa: E402
+
+TXT2GIL = GIL2TRACE = None
+UPDATE = False
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="gil2trace-")
+        self.addCleanup(shutil.rmtree, self.dir)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def make(self, script, name=None):
+        """The .gil file of a script of this folder, or of a text with newlines."""
+        if "\n" in script:
+            source = self.path("script.txt")
+            with open(source, "w") as f:
+                f.write(script)
+        else:
+            source = os.path.join(HERE, script + ".txt")
+        out = self.path(name or script + ".gil")
+        os.makedirs(os.path.dirname(out), exist_ok=True)
+        subprocess.run([TXT2GIL, source, out], check=True)
+        return out
+
+    def run_it(self, *args, status=0, **kw):
+        """Runs gil2trace and returns what it wrote to standard error."""
+        p = subprocess.run([GIL2TRACE, *args], stderr=subprocess.PIPE, cwd=self.dir, **kw)
+        self.assertEqual(p.returncode, status, p.stderr.decode("utf-8", "replace"))
+        return p.stderr.decode("utf-8", "replace")
+
+    def check(self, path):
+        """Reads a trace, which must be right in itself, and returns its events."""
+        with open(path, "rb") as f:
+            raw = f.read()
+        self.assertEqual(check_trace_rules.check(raw), [])
+        return json.loads(raw.decode("utf-8"))
+
+    def check_no_rest(self):
+        self.assertEqual([n for n in os.listdir(self.dir) if n.endswith(".tmp")], [])
+
+
+class Golden(Case):
+    def test_scripts(self):
+        scripts = sorted(glob.glob(os.path.join(HERE, "*.txt")))
+        self.assertGreater(len(scripts), 15)
+        for script in scripts:
+            name = os.path.basename(script)[:-4]
+            with self.subTest(name):
+                self.one(name)
+
+    def one(self, name):
+        status, patterns = 0, []
+        with open(os.path.join(HERE, name + ".txt")) as f:
+            for line in f:
+                if line.startswith("#: status "):
+                    status = int(line.split()[2])
+                elif line.startswith("#: stderr "):
+                    patterns.append(line[10:].strip())
+        said = self.run_it(os.path.basename(self.make(name)), status=status)
+        for pattern in patterns:
+            self.assertRegex(said, pattern)
+        if not patterns and not status:
+            for line in said.splitlines():
+                if "events were lost" not in line:
+                    self.assertNotIn("warning", line)
+        got, want = self.path(name + ".json"), os.path.join(HERE, name + ".json")
+        self.check(got)
+        if UPDATE:
+            shutil.copyfile(got, want)
+        with open(got, "rb") as g, open(want, "rb") as w:
+            self.assertEqual(g.read().decode("utf-8"), w.read().decode("utf-8"))
+        self.check_no_rest()
+
+    def test_no_script_is_missing(self):
+        for path in glob.glob(os.path.join(HERE, "*.json")):
+            self.assertTrue(os.path.exists(path[:-5] + ".txt"), path)
+
+    def test_random_scripts(self):
+        """Through the file and the JSON; the fuzz target tries many more without them."""
+        for seed in range(40):
+            rnd = random.Random(seed)
+            now, lines = 0, ["meta process.pid 1", "clock 0"]
+            for _ in range(rnd.randrange(200)):
+                now += rnd.randrange(5000)
+                kind = rnd.choice(["wait", "acquire", "release", "yield", "take", "dropped"] * 6 +
+                                  ["gil", "lost", "thread"])
+                tid, gil = rnd.randrange(1, 5), rnd.choice([0, 0, 0, 1, 255])
+                if kind == "gil":
+                    lines.append("gil %d %d 0x10 %s" % (now, gil, rnd.choice(["", "unconfirmed"])))
+                elif kind == "lost":
+                    lines.append("lost %d %d 9" % (now, now - rnd.randrange(min(now, 900) + 1)))
+                elif kind == "thread":
+                    lines.append('thread %d %d "\\x%02x"' % (now, tid, rnd.randrange(1, 256)))
+                else:
+                    lines.append("%s %d %d %d" % (kind, now, tid, gil))
+            lines.append("end %d" % now)
+            gil = self.make("\n".join(lines) + "\n", "random.gil")
+            with self.subTest(seed):
+                self.run_it(gil, "-o", "random.json")
+                self.check(self.path("random.json"))
+
+
+class Inputs(Case):
+    def test_folder(self):
+        self.make("contended", "in/b.gil")
+        self.make("uncontended", "in/a.gil")
+        with open(self.path("in/note.txt"), "w") as f:
+            f.write("not one of them")
+        os.mkdir(self.path("in/sub"))
+        self.run_it("in")
+        events = self.check(self.path("gil_trace.json"))
+        self.assertEqual([e["pid"] for e in events if e["name"] == "process_name"], [77, 4242])
+        self.assertEqual([e["args"]["sort_index"] for e in events
+                          if e["name"] == "process_sort_index"], [0, 1])
+        self.check_no_rest()
+
+    def test_folder_without_files(self):
+        os.mkdir(self.path("in"))
+        self.assertIn("no *.gil file", self.run_it("in", status=1))
+        self.assertEqual(os.listdir(self.dir), ["in"])
+
+    def test_one_pid_twice(self):
+        """Two hosts may have it: they are kept apart."""
+        for i in range(3):
+            self.make("contended", "%d.gil" % i)
+        self.run_it("0.gil", "1.gil", "2.gil", "-o", "all.json")
+        events = self.check(self.path("all.json"))
+        names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        self.assertEqual(names, {4242: "GIL Trace: python3 (rank 3)",
+                                 "4242 (2)": "GIL Trace: python3 (rank 3) (2)",
+                                 "4242 (3)": "GIL Trace: python3 (rank 3) (3)"})
+
+    def test_options_are_inputs(self):
+        self.make("contended", "a.gil")
+        self.make("empty", "b.gil")
+        self.run_it("--input", "a.gil", "-i", "b.gil", "--output=c.json")
+        self.assertEqual(len([e for e in self.check(self.path("c.json"))
+                              if e["name"] == "process_name"]), 2)
+
+    def test_given_twice(self):
+        self.make("contended", "a.gil")
+        os.link(self.path("a.gil"), self.path("b.gil"))
+        self.assertIn("more than once", self.run_it("a.gil", "./a.gil", "b.gil"))
+        self.check(self.path("a.json"))
+
+    def test_not_a_recording(self):
+        for name, content in (("text.gil", b"hello\n"), ("empty.gil", b""),
+                              ("json.gil", b"[]" * 100)):
+            with open(self.path(name), "wb") as f:
+                f.write(content)
+            self.assertRegex(self.run_it(name, status=1), name + ": .*no .gil file")
+        self.assertIn("missing.gil", self.run_it("missing.gil", status=1))
+        os.mkfifo(self.path("fifo.gil"))
+        self.assertIn("regular", self.run_it("fifo.gil", status=1))
+        self.assertEqual([n for n in os.listdir(self.dir) if not n.endswith(".gil")], [])
+
+    def test_one_of_two_is_bad(self):
+        self.make("contended", "a.gil")
+        self.assertIn("b.gil", self.run_it("a.gil", "b.gil", "-o", "c.json", status=3))
+        self.check(self.path("c.json"))
+        os.mkdir(self.path("none"))
+        self.run_it("a.gil", "none", "-o", "d.json", status=3)
+        self.check(self.path("d.json"))
+
+    def test_damaged_before_the_first_event(self):
+        self.make("meta process.pid 1\nclock 0\nacquire 0 1\nend 1ms\nflip 40\n", "a.gil")
+        self.assertIn("a.gil", self.run_it("a.gil", status=1))
+        self.assertFalse(os.path.exists(self.path("a.json")))
+
+    def test_no_pid(self):
+        """The file's name stands for it, made harmless."""
+        self.make("acquire 1ms 5\nrelease 2ms 5\nend 3ms\n", 'x"\\\u00e4\n.gil')
+        self.run_it('x"\\\u00e4\n.gil', "-o", "a.json")
+        pids = {e["pid"] for e in self.check(self.path("a.json"))}
+        self.assertEqual(pids, {"x?????.gil"})
+
+
+class Output(Case):
+    def setUp(self):
+        super().setUp()
+        self.gil = self.make("contended", "a.gil")
+        with open(os.path.join(HERE, "contended.json"), "rb") as f:
+            self.want = f.read()
+
+    def test_standard_output(self):
+        for args in (["a.gil", "-o", "-"], ["a.gil", "-o", "/dev/stdout"]):
+            p = subprocess.run([GIL2TRACE, *args], cwd=self.dir, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+            self.assertEqual((p.returncode, p.stdout), (0, self.want), p.stderr)
+
+    def test_replaces_and_is_private_to_its_owner(self):
+        old = os.umask(0)
+        self.addCleanup(os.umask, old)
+        with open(self.path("a.json"), "w") as f:
+            f.write("old")
+        self.run_it("a.gil")
+        with open(self.path("a.json"), "rb") as f:
+            self.assertEqual(f.read(), self.want)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("a.json")).st_mode), 0o644)
+        os.umask(0o077)
+        self.run_it("a.gil")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("a.json")).st_mode), 0o600)
+        self.check_no_rest()
+
+    def test_link_is_replaced_not_followed(self):
+        with open(self.path("victim"), "w") as f:
+            f.write("untouched")
+        os.symlink("victim", self.path("a.json"))
+        self.run_it("a.gil")
+        self.assertFalse(os.path.islink(self.path("a.json")))
+        with open(self.path("victim")) as f:
+            self.assertEqual(f.read(), "untouched")
+
+    def test_never_onto_an_input(self):
+        with open(self.gil, "rb") as f:
+            before = f.read()
+        os.link(self.gil, self.path("link.json"))
+        os.symlink("a.gil", self.path("symlink.json"))
+        for out in ("a.gil", "./a.gil", "link.json", "symlink.json"):
+            self.assertIn("is an input", self.run_it("a.gil", "-o", out, status=1))
+        with open(self.gil, "rb") as f:
+            self.assertEqual(f.read(), before)
+
+    def test_cannot_be_written(self):
+        os.mkdir(self.path("folder"))
+        for out in ("folder", "folder/", "no/such/folder.json", "/dev/full"):
+            self.assertIn("cannot be written", self.run_it("a.gil", "-o", out, status=1))
+        self.assertEqual(os.listdir(self.path("folder")), [])
+        self.check_no_rest()
+
+    def test_disk_full(self):
+        """A size limit stands for it: the write fails half way, and nothing is left behind."""
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with open(self.path("a.json"), "w") as f:
+            f.write("old")
+        self.assertIn("cannot be written", self.run_it("a.gil", status=1, preexec_fn=limit))
+        with open(self.path("a.json")) as f:
+            self.assertEqual(f.read(), "old")
+        self.check_no_rest()
+
+    def test_closed_pipe(self):
+        r, w = os.pipe()
+        os.close(r)
+        self.assertIn("Broken pipe", self.run_it("a.gil", "-o", "-", status=1, stdout=w))
+        os.close(w)
+
+    def test_signal_leaves_nothing(self):
+        for count in (1000000, 4000000, 16000000):  # until it is not done before the signal comes
+            self.make("meta process.pid 1\nclock 0\nrepeat %d 1us\nacquire 0 1\n"
+                      "release 500 1\ndone\nend 20s\n" % count, "big.gil")
+            p = subprocess.Popen([GIL2TRACE, "big.gil"], cwd=self.dir, stderr=subprocess.PIPE)
+            while p.poll() is None and not [n for n in os.listdir(self.dir) if n.endswith(".tmp")]:
+                pass
+            p.send_signal(signal.SIGTERM)
+            p.communicate()
+            self.check_no_rest()
+            if p.returncode:
+                break
+            os.unlink(self.path("big.json"))
+        self.assertEqual(p.returncode, -signal.SIGTERM)
+        self.assertFalse(os.path.exists(self.path("big.json")))
+
+    def test_cache_of_insight(self):
+        for name in ("a_mindstudio_insight_data.db", "mindstudio_insight_data.db"):
+            with open(self.path(name), "w"):
+                pass
+            self.assertIn(name + ": is MindStudio Insight's cache", self.run_it("a.gil"))
+            os.unlink(self.path(name))
+        self.assertNotIn("Insight", self.run_it("a.gil"))
+
+
+class Options(Case):
+    def test_usage(self):
+        self.make("contended", "a.gil")
+        for args in ([], ["--nonsense"], ["a.gil", "-o"], ["a.gil", "-o", "x", "-o", "y"],
+                     ["a.gil", "-o", ""], [""]):
+            self.assertIn("gil2trace", self.run_it(*args, status=2))
+        self.assertEqual(os.listdir(self.dir), ["a.gil"])
+
+    def test_help_and_version(self):
+        for arg, pattern in (("--help", r"(?s)Exit status:.*0 .*1 .*2 .*3 "),
+                             ("--version", r"^gil2trace \d+\.\d+\.\d+\n$")):
+            p = subprocess.run([GIL2TRACE, arg], stdout=subprocess.PIPE, check=True)
+            self.assertRegex(p.stdout.decode(), pattern)
+
+    def test_talk(self):
+        self.make("contended", "a.gil")
+        self.assertEqual(self.run_it("-q", "a.gil"), "")
+        self.assertRegex(self.run_it("a.gil"),
+                         r"a\.gil: 8 slices, 2 thread\(s\), 1 GIL\(s\), 0 lost, 0\.016 s\n")
+        self.assertIn("11 events", self.run_it("-v", "a.gil"))
+
+
+def main():
+    global TXT2GIL, GIL2TRACE, UPDATE
+    UPDATE = "--update" in sys.argv
+    args = [a for a in sys.argv[1:] if a != "--update"]
+    if len(args) != 2:
+        sys.exit(__doc__)
+    TXT2GIL, GIL2TRACE = map(os.path.abspath, args)
+    unittest.main(argv=sys.argv[:1])
+
+
+if __name__ == "__main__":
+    main()
