@@ -5,8 +5,9 @@
 #include <elf.h>
 
 /* Bounds for hostile files; a real one stays far below. */
-#define CODE_MAX    (8u << 20)  /* bytes of code decoded in all */
-#define LOOK_MAX    (64u << 20) /* instructions looked at in all for where a value came from */
+#define TEXT_MAX    (256u << 20) /* bytes of code gone over */
+#define CODE_MAX    (8u << 20)   /* bytes of code decoded in all */
+#define LOOK_MAX    (64u << 20)  /* instructions looked at in all for where a value came from */
 #define SLOTS_MAX   (1u << 20)
 #define REFS_MAX    4096 /* calls that define the functions to look at */
 #define PARTS_MAX   512
@@ -493,10 +494,16 @@ static int publish(struct gt_callsites *cs)
 int gt_callsites_find(const struct gt_image *img, const char *const *names, size_t n, size_t first,
 		      struct gt_callsites *out)
 {
-	struct gt_callsites cs = {.scan = calloc(1, sizeof(*cs.scan))};
-	struct gt_callscan *s = cs.scan;
+	struct gt_callsites cs = {0};
+	struct gt_callscan *s;
+	uint64_t text = 0;
 	int err;
 
+	for (unsigned int i = 0; i < img->nsegs; i++)
+		text += img->seg[i].exec ? img->seg[i].size : 0;
+	if (text > TEXT_MAX)
+		return -E2BIG;
+	s = cs.scan = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
 	*s = (struct gt_callscan){

@@ -401,6 +401,22 @@ static int add_drop(const struct gil *g, const struct gt_call *c, struct gt_site
 			      c->tail ? ", tail jump" : "");
 }
 
+/* What could not be decided is said. */
+static void remark(const struct gil *g, struct gt_sites *out)
+{
+	const struct gt_call *c = g->cs.call;
+	unsigned int unknown = 0;
+
+	for (size_t i = 0; i < g->cs.n; i++)
+		unknown += c[i].api == API_SIGNAL && is_take(g, c[i].owner) &&
+			   role_of(g, &c[i]) == ROLE_UNKNOWN;
+	if (unknown)
+		snprintf(out->why, sizeof(out->why),
+			 "what %u call(s) of pthread_cond_signal in take_gil mean could not be "
+			 "told for sure; compare with --probe=functions",
+			 unknown);
+}
+
 static int add_sites(const struct gil *g, struct gt_sites *out)
 {
 	static const enum api order[] = {API_SIGNAL, API_WAIT};
@@ -423,6 +439,7 @@ static int add_sites(const struct gil *g, struct gt_sites *out)
 		return refuse(out, "take_gil was found, but not where it %s the lock",
 			      kinds[GT_ACQUIRE] ? "gives back" : "gets");
 	out->switch_cond = g->is_static ? 0 : (uint32_t)g->distance;
+	remark(g, out);
 	return 0;
 }
 
@@ -434,7 +451,9 @@ int gt_gilscan_sites(const struct gt_image *img, struct gt_sites *out)
 	if (!err)
 		err = find_wrappers(&g);
 	if (err == -E2BIG)
-		err = refuse(out, "too many users of condition variables to tell the GIL's");
+		err = refuse(
+			out,
+			"too much code or too many users of condition variables to find the GIL's");
 	if (err)
 		goto out;
 	if (!img->eh_table)

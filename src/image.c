@@ -5,7 +5,7 @@
 
 #define SYM_SIZE  sizeof(Elf64_Sym)
 #define RELA_SIZE sizeof(Elf64_Rela)
-#define EH_ENTRY  8	   /* of the search table: two sdata4 */
+#define EH_ENTRY  8          /* of the search table: two sdata4 */
 #define COUNT_MAX (4u << 20) /* symbols, hash buckets: far more than any real file has */
 
 const uint8_t *gt_image_at(const struct gt_image *img, uint64_t vaddr, uint64_t len)
@@ -468,7 +468,7 @@ static int read_fde(const struct gt_image *img, uint64_t vaddr, uint64_t start,
 	len = size == 8   ? gt_get_le64(c.p + 8)
 	      : size == 4 ? gt_get_le32(c.p + 4)
 			  : gt_get_le16(c.p + 2);
-	skip(&c, 2 * size);
+	skip(&c, 2ull * size);
 	if (aug)
 		skip(&c, get_uleb(&c));
 	if (c.bad || !len || start + len < start)

@@ -149,13 +149,18 @@ static int x86_take_opcode(struct x86 *x)
 
 static char x86_form(const struct x86 *x)
 {
+	char form = 'm';
+
 	if (x->map == 0)
 		return x86_map0[x->op];
-	if (x->map != 1)
-		return x->map == 3 ? 'M' : 'm';
-	if (x->vex) /* no jumps here, no forms without ModRM but vzeroupper */
-		return x->op == 0x77 ? '.' : x86_map1[x->op] == 'M' ? 'M' : 'm';
-	return x86_map1[x->op];
+	if (x->map == 1)
+		form = x86_map1[x->op];
+	else if (x->map == 3)
+		form = 'M';
+	/* With VEX: no jumps, and no forms without ModRM but vzeroupper. */
+	if (x->vex && form != 'M' && !(x->map == 1 && x->op == 0x77))
+		form = 'm';
+	return form;
 }
 
 static int x86_parse(struct x86 *x)
@@ -486,7 +491,7 @@ static void a64_scan_loads(const uint8_t *p, size_t n, struct gt_insn *in, gt_in
 	uint32_t w = gt_get_le32(p), reg = w & 31;
 	uint64_t page = a64_page(in->pc, w);
 
-	for (size_t i = 4; i + 4 <= n && i <= A64_PAIR_SPAN * 4; i += 4) {
+	for (size_t i = 4; i + 4 <= n && i <= 4ul * A64_PAIR_SPAN; i += 4) {
 		uint32_t next = gt_get_le32(p + i);
 
 		if (a64_is_ldr(next) && (next >> 5 & 31) == reg) {

@@ -90,29 +90,30 @@ static const struct entry *resolve(struct gt_pycache *c, int fd, const char *nam
 		free(e);
 		return NULL;
 	}
+	if (!e->err && e->sites.why[0])
+		gt_warn("%s: %s", name, e->sites.why);
 	e->next = c->first;
 	c->first = e;
 	c->n++;
 	return e;
 }
 
-/* libpython first, then the executable (the first mapping is its), then all else. */
-static int order_of(const struct gt_proc *p, const struct gt_map *m)
+/* libpython first, then the executable, then all else. */
+static int order_of(const struct gt_map *m, ino_t exe)
 {
 	const char *base = strrchr(m->path, '/');
-	struct stat st;
 
 	if (base && !strncmp(base + 1, "libpython3", strlen("libpython3")))
 		return 0;
-	if (!fstatat(p->procfd, "exe", &st, 0) && st.st_ino == m->ino)
-		return 1;
-	return 2;
+	return exe && exe == m->ino ? 1 : 2;
 }
 
+/* 1 and *out: this one holds the GIL code. 0: it does not. -errno: that could not be found out. */
 static int try_map(struct gt_pycache *c, const struct gt_proc *p, const struct gt_map *m,
 		   const struct entry **out)
 {
 	gt_autoclose int fd = -1;
+	const struct entry *e;
 	char path[64];
 	int err = 0;
 
@@ -120,54 +121,47 @@ static int try_map(struct gt_pycache *c, const struct gt_proc *p, const struct g
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	*out = resolve(c, fd, m->path, &err);
-	return *out ? 0 : err;
+	e = resolve(c, fd, m->path, &err);
+	if (e && e->err == -EIO)
+		gt_warn("process %d: %s: %s", (int)p->pid, m->path, e->sites.why);
+	if (!e || e->err == -EIO)
+		return e ? -EIO : err == -ENOEXEC ? 0 : err;
+	*out = e;
+	return e->sites.is_python;
 }
 
-/* 0: found. 1: this one is not it, go on. -errno: give up; logged. */
-static int judge(const struct gt_proc *p, const struct gt_map *m, const struct entry *e)
-{
-	if (!e->err)
-		return 0;
-	if (!e->sites.is_python && e->err == -ENOENT)
-		return 1;
-	gt_error("process %d: cannot trace the CPython in %s: %s", (int)p->pid, m->path,
-		 e->sites.why);
-	return e->err == -EIO ? -EIO : -ENOEXEC;
-}
-
-static int find_in(struct gt_pycache *c, const struct gt_proc *p, const struct gt_map *maps,
+static int try_all(struct gt_pycache *c, const struct gt_proc *p, const struct gt_map *maps,
 		   size_t n, struct gt_pytarget *out)
 {
+	struct stat exe = {0};
 	int failed = 0;
 
+	if (fstatat(p->procfd, "exe", &exe, 0))
+		exe.st_ino = 0;
 	for (int order = 0; order < 3; order++) {
 		for (size_t i = 0; i < n; i++) {
 			const struct entry *e = NULL;
-			int err;
+			int got;
 
-			if (order_of(p, &maps[i]) != order)
+			if (order_of(&maps[i], exe.st_ino) != order)
 				continue;
-			err = try_map(c, p, &maps[i], &e);
-			if (err == -ENOEXEC)
+			got = try_map(c, p, &maps[i], &e);
+			if (got < 0)
+				failed = got;
+			if (got <= 0 || !e)
 				continue;
-			if (err) {
-				gt_debug("process %d: cannot read %s: %s", (int)p->pid,
-					 maps[i].path, strerror(-err));
-				failed = err;
-				continue;
-			}
-			err = judge(p, &maps[i], e);
-			if (err > 0)
-				continue;
-			if (!err)
+			if (!e->err) {
 				*out = (struct gt_pytarget){.map = maps[i], .sites = &e->sites};
-			return err;
+				return 0;
+			}
+			gt_error("process %d: cannot trace the CPython in %s: %s", (int)p->pid,
+				 maps[i].path, e->sites.why);
+			return -ENOEXEC;
 		}
 	}
 	if (failed) {
-		gt_error("process %d (%s): no CPython found in it, but not all of its files could "
-			 "be read: %s; is it still running, and is this root?",
+		gt_error("process %d (%s): no CPython found, but not all of its files could be "
+			 "read (%s); is it still running?",
 			 (int)p->pid, p->comm, strerror(-failed));
 		return failed;
 	}
@@ -188,5 +182,5 @@ int gt_pytarget_find(struct gt_pycache *c, const struct gt_proc *p, struct gt_py
 			 strerror(-err));
 		return err;
 	}
-	return find_in(c, p, maps, n, out);
+	return try_all(c, p, maps, n, out);
 }

@@ -26,6 +26,14 @@
 #define FILE_MAX    (1ull << 30)
 #define SYMBOLS_MAX 64
 
+#if defined(__SANITIZE_ADDRESS__)
+#define GT_ASAN 1
+#elif defined(__has_feature)
+#define GT_ASAN __has_feature(address_sanitizer)
+#else
+#define GT_ASAN 0
+#endif
+
 /* What the child hands back, whole or not at all. */
 struct answer {
 	int32_t err; /* 0 or -errno, as gt_symres_file() returns */
@@ -207,7 +215,7 @@ static int drop_privileges(void)
 		return -1;
 	if (syscall(SYS_capset, &head, none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -1;
-#if !defined(__SANITIZE_ADDRESS__) /* AddressSanitizer reserves terabytes */
+#if !GT_ASAN /* AddressSanitizer reserves terabytes */
 	if (limit(RLIMIT_AS, MEMORY_MAX))
 		return -1;
 #endif
@@ -351,7 +359,7 @@ static int run_child(int fd, const char *name, enum gt_probe_mode mode, int iden
 static int ask(int fd, const char *name, enum gt_probe_mode mode, int ident_only,
 	       struct gt_sites *out)
 {
-	struct answer a;
+	struct answer a = {0};
 	struct stat st;
 	int err;
 

@@ -245,9 +245,10 @@ static long compare_with_objdump(const char *path)
 
 	while (fgets(line, sizeof(line), out)) {
 		const uint8_t *p;
-		char colon;
+		char *end;
 
-		if (line[0] != ' ' || sscanf(line, " %llx%c", &pc, &colon) != 2 || colon != ':')
+		pc = strtoull(line, &end, 16);
+		if (line[0] != ' ' || *end != ':')
 			continue;
 		if (decoded && pc > last && pc - last < 16 && in.len != pc - last && bad++ < 10)
 			print_message("%s: 0x%llx: %d bytes, objdump: %llu\n", path, last, in.len,
