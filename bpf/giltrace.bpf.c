@@ -154,7 +154,6 @@ static __always_inline int tell_lost(struct gt_target *t, void *ring, struct gt_
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	t->gap_begin_ns = 0;
 	t->lost_told = lost;
-	t->epoch++;
 	return 0;
 }
 
@@ -176,10 +175,11 @@ int gt_hit(struct pt_regs *ctx)
 		return 0;
 	fill(&ev, bpf_ktime_get_ns(), (__u32)pid_tgid, GT_COOKIE_KIND(cookie), 0);
 	seen = &t->seen[ev.tid & (GT_SEEN - 1)];
-	if (ev.kind != GT_WAIT)
+	if (seen->waiting == ev.tid) {
+		if (ev.kind == GT_WAIT)
+			return 0; /* the time-outs of one wait are one wait */
 		seen->waiting = 0;
-	else if (seen->tid == ev.tid && seen->waiting == t->epoch)
-		return 0; /* the time-outs of one wait are one wait */
+	}
 	ring = bpf_map_lookup_elem(&rings, &slot);
 	if (!ring)
 		return 0;
@@ -192,11 +192,10 @@ int gt_hit(struct pt_regs *ctx)
 	}
 	if (t->lost != t->lost_told && tell_lost(t, ring, &ev))
 		goto full;
-	if (seen->tid != ev.tid) {
+	if (seen->named != ev.tid) {
 		if (tell_thread(t, ring, &ev))
 			goto full;
-		seen->tid = ev.tid;
-		seen->waiting = 0;
+		seen->named = ev.tid;
 	}
 	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	if (!rec)
@@ -205,7 +204,7 @@ int gt_hit(struct pt_regs *ctx)
 	rec->gil = gil;
 	rec->site = GT_COOKIE_SITE(cookie);
 	if (ev.kind == GT_WAIT)
-		seen->waiting = t->epoch;
+		seen->waiting = ev.tid;
 	/* A wake-up costs more than all the rest of a hit. */
 	if (++t->unwoken >= t->wake_every) {
 		t->unwoken = 0;
@@ -214,6 +213,8 @@ int gt_hit(struct pt_regs *ctx)
 	bpf_ringbuf_submit(rec, wakeup);
 	return 0;
 full:
+	if (ev.kind == GT_WAIT)
+		seen->waiting = ev.tid;
 	lose(t, ev.ts_ns);
 	return 0;
 }

@@ -68,9 +68,10 @@ struct gt_gil {
 	__u32 pad;
 };
 
+/* What is known of a thread, at its id modulo GT_SEEN. Both are thread ids; 0: none. */
 struct gt_seen {
-	__u32 tid;
-	__u32 waiting; /* == gt_target.epoch: a GT_WAIT was recorded, and nothing else since */
+	__u32 named;   /* its GT_THREAD has been told */
+	__u32 waiting; /* its GT_WAIT has been told or counted as lost, and nothing came since */
 };
 
 /*
@@ -90,9 +91,7 @@ struct gt_target {
 	__u64 gap_begin_ns; /* first loss not yet told */
 	__u64 foreign;      /* hits of release sites on condition variables that are no GIL's */
 	__u32 unwoken;      /* records since the last wake-up */
-	__u32 epoch;        /* 1 + number of GT_LOST told: after a gap every wait is told again */
 	__u32 ngils;
-	__u32 pad;
 	struct gt_gil gils[GT_MAX_GILS];
 	struct gt_seen seen[GT_SEEN];
 };

@@ -3,6 +3,7 @@
  * giltrace: options, signals, what is printed, the exit status. The work is done by the session.
  */
 #include <argp.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -166,8 +167,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_READY_FD:
 		n = number(arg, INT32_MAX);
-		if (n < 0)
-			argp_error(state, "--ready-fd wants a descriptor, not '%s'", arg);
+		/* Ours come later: a number that nobody has opened would become one of them. */
+		if (n < 0 || fcntl((int)n, F_GETFD) < 0)
+			argp_error(state, "--ready-fd wants an open descriptor, not '%s'", arg);
 		o->session.ready_fd = (int)n;
 		break;
 	case OPT_DRY_RUN:
@@ -280,7 +282,7 @@ static void print_result(const struct gt_session_opts *opts, const struct gt_ses
 		gt_warn("process %d: the ring was full, %llu events are lost; a larger --ring-size "
 			"helps",
 			t->proc.pid, (unsigned long long)st->lost);
-	if (!st->events && !st->lost)
+	if (!st->events && !st->lost && !st->unwritten)
 		gt_warn("process %d: the GIL did not change hands while it was recorded; a single "
 			"busy thread keeps it",
 			t->proc.pid);

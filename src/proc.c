@@ -222,8 +222,8 @@ static void log_open_failure(pid_t pid, int err)
 		break;
 	case -EACCES:
 	case -EPERM:
-		gt_error("process %d cannot be inspected: %s; run as root", (int)pid,
-			 strerror(-err));
+		gt_error("process %d cannot be inspected: %s%s", (int)pid, strerror(-err),
+			 geteuid() ? "; run as root" : "");
 		break;
 	case -ENOSYS:
 		gt_error("process %d cannot be held by a pidfd: Linux 5.3 or newer is needed",

@@ -161,8 +161,10 @@ static int try_all(struct gt_pycache *c, const struct gt_proc *p, const struct g
 	}
 	if (failed) {
 		gt_error("process %d (%s): no CPython found, but not all of its files could be "
-			 "read (%s); is it still running?",
-			 (int)p->pid, p->comm, strerror(-failed));
+			 "read (%s); %s",
+			 (int)p->pid, p->comm, strerror(-failed),
+			 failed == -EPERM || failed == -EACCES ? "run as root, on the host"
+							       : "is it still running?");
 		return failed;
 	}
 	gt_error("process %d (%s): no CPython: none of its %zu mapped files exports "

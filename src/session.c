@@ -245,7 +245,9 @@ static void finish(struct gt_session *s, struct gt_session_target *const *which,
 		t->end = reason;
 		s->n_open--;
 		if (err) {
-			gt_error("cannot write %s/%s: %s; %llu events are missing in it",
+			gt_error("cannot write %s/%s: %s; its recording ended there, and %llu "
+				 "events "
+				 "before that are missing",
 				 s->opts->output_dir, t->file, strerror(-err),
 				 (unsigned long long)t->stats.unwritten);
 			worsen(s, GT_NO_OUTPUT);

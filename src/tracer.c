@@ -211,7 +211,6 @@ int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_
 	target->wake_every = wake_every ? wake_every : 1;
 	target->pidns_dev = p->pidns_dev;
 	target->pidns_ino = p->pidns_ino;
-	target->epoch = 1;
 	t->slots[slot] = (struct slot){.used = 1, .fn = fn, .ctx = ctx};
 	err = add_ring(t, slot);
 	if (err) {
