@@ -84,7 +84,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 struct input {
 	char *path;
 	char id[GT_SINK_ID_MAX + 1]; /* once converted */
-	int known;                   /* dev and ino are */
+	int known;                   /* it is there: dev and ino are valid */
 	dev_t dev;
 	ino_t ino;
 };
@@ -565,6 +565,17 @@ static char *default_output(const struct inputs *in)
 	return asprintf(&out, "%.*s.json", (int)n, path) < 0 ? NULL : out;
 }
 
+/* Before an output is opened, whose name may come from an input that is not there. */
+static int any_is_there(const struct inputs *in)
+{
+	for (size_t i = 0; i < in->n; i++)
+		if (in->list[i].known)
+			return 1;
+	for (size_t i = 0; i < in->n; i++)
+		gt_error("%s: there is no such file, or it cannot be reached", in->list[i].path);
+	return 0;
+}
+
 static int run(const struct options *o, struct inputs *in)
 {
 	size_t counts[UNUSABLE + 1] = {0}, usable;
@@ -573,7 +584,7 @@ static int run(const struct options *o, struct inputs *in)
 	const char *path = o->output;
 	int err;
 
-	if (left_out < 0 || !in->n)
+	if (left_out < 0 || !any_is_there(in))
 		return EXIT_FAILED;
 	if (!path)
 		path = by_default = default_output(in);
