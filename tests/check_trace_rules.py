@@ -57,8 +57,8 @@ class Checker:
     def add_slice(self, e):
         if not (type(e.get("ts")) is str and MICROSECONDS.fullmatch(e["ts"])):
             return self.fault(e, "ts is no string of microseconds with three decimals")
-        if not (type(e.get("dur")) is Number and MICROSECONDS.fullmatch(e["dur"])):
-            return self.fault(e, "dur is no number with three decimals")
+        if not (type(e.get("dur")) is str and MICROSECONDS.fullmatch(e["dur"])):
+            return self.fault(e, "dur is no string of microseconds with three decimals")
         args = e.get("args", {})
         if "gil" not in args:
             return self.fault(e, "no args.gil")
@@ -79,7 +79,7 @@ class Checker:
             return self.fault(e, "ph is not the last key")
         if e["ph"] == "X":
             return self.add_slice(e)
-        if e["ph"] == "I":
+        if e["ph"] in ("I", "C"):
             if not MICROSECONDS.fullmatch(e["ts"]) or to_ns(e["ts"]) <= 0:
                 self.fault(e, "ts")
             if (e["pid"], e["tid"]) not in self.threads:

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Chrome Trace JSON as MindStudio Insight and Perfetto read it: a top-level array; "ph" is the
- * last key of every event, because Insight splits large files there; ts is a string of Unix
- * microseconds, as the Ascend Profiler writes it, so that no reader rounds it to a double.
+ * last key of every event, because Insight splits large files there; ts (Unix time) and dur are
+ * microseconds as strings, as the Ascend Profiler writes ts, so that no reader rounds them to a
+ * double.
  */
 #include "jsonw.h"
 #include "sink.h"
 
-#define PID_MAX      (GT_SINK_ID_MAX + 2)
-#define HEAD_MAX     (PID_MAX + 64)
-#define SPAN_ROOM    (HEAD_MAX + 256) /* the longest slice */
-#define LOST_TRACK   "\"lost\""
-#define LOST_NAME    "GIL lost events"
+#define PID_MAX   (GT_SINK_ID_MAX + 2)
+#define HEAD_MAX  (PID_MAX + 64)
+#define SPAN_ROOM (HEAD_MAX + 256) /* the longest slice */
+#define LOST_NAME "GIL lost events"
+/* A thread id that no thread has: PID_MAX_LIMIT of Linux. Perfetto mistakes a tid that is a string
+ * (older versions) or 0 (newer ones) for the main thread's. */
+#define LOST_TRACK   "4194304"
 #define FIRST_THREAD 1 /* thread_sort_index of the main thread; that of the lost events is 0 */
 
 struct gt_sink {
@@ -150,9 +153,10 @@ static int chrome_span(struct gt_sink *s, const struct gt_span *span)
 	p = gt_fmt_u64(p, span->tid);
 	PUT(p, ",\"ts\":\"");
 	p = gt_fmt_us(p, span->start_ns);
-	PUT(p, "\",\"dur\":");
+	/* A string, too: Perfetto cuts 1.001 to 1.000 when it reads it as a double. */
+	PUT(p, "\",\"dur\":\"");
 	p = gt_fmt_us(p, span->end_ns - span->start_ns);
-	PUT(p, ",\"args\":{\"gil\":");
+	PUT(p, "\",\"args\":{\"gil\":");
 	if (span->gil != GIL_INDEX_OTHER) {
 		p = gt_fmt_u64(p, span->gil);
 	} else {
@@ -170,6 +174,21 @@ static int chrome_span(struct gt_sink *s, const struct gt_span *span)
 	return s->w.err;
 }
 
+/* A value that is drawn as a block as long as the gap. */
+static void put_lost_counter(struct gt_sink *s, uint64_t ns, uint64_t count)
+{
+	begin_event(s, LOST_NAME);
+	gt_jsonw_lit(&s->w, ",\"tid\":" LOST_TRACK ",\"ts\":\"");
+	gt_jsonw_us(&s->w, ns);
+	gt_jsonw_lit(&s->w, "\",\"args\":{\"lost\":");
+	gt_jsonw_u64(&s->w, count);
+	gt_jsonw_lit(&s->w, "},\"ph\":\"C\"}");
+}
+
+/*
+ * An instant, which has a row among the threads but no length, and a counter, which has. A slice
+ * would have both, but in a GIL trace slices are what threads do.
+ */
 static int chrome_gap(struct gt_sink *s, const struct gt_gap *gap)
 {
 	if (!s->gaps) {
@@ -182,9 +201,13 @@ static int chrome_gap(struct gt_sink *s, const struct gt_gap *gap)
 	gt_jsonw_us(&s->w, gap->begin_ns);
 	gt_jsonw_lit(&s->w, "\",\"args\":{\"count\":");
 	gt_jsonw_u64(&s->w, gap->count);
-	gt_jsonw_lit(&s->w, ",\"end\":\"");
+	gt_jsonw_lit(&s->w, ",\"dur\":\"");
+	gt_jsonw_us(&s->w, gap->end_ns - gap->begin_ns);
+	gt_jsonw_lit(&s->w, "\",\"end\":\"");
 	gt_jsonw_us(&s->w, gap->end_ns);
 	gt_jsonw_lit(&s->w, "\"},\"ph\":\"I\"}");
+	put_lost_counter(s, gap->begin_ns, gap->count);
+	put_lost_counter(s, gap->end_ns, 0);
 	return s->w.err;
 }
 

@@ -319,7 +319,7 @@ static void release_unknown(struct gt_timeline *tl, struct thread *t, uint8_t gi
 
 	if (start_ns > ns || g->holder)
 		tl->stats.odd[GT_ODD_RELEASE_IDLE]++;
-	else
+	else if (start_ns < ns || tl->epoch_open == GT_OPEN_START) /* a gap often ends with it */
 		emit(tl, t, GT_SPAN_HOLD, gil, start_ns, ns, tl->epoch_open);
 }
 
