@@ -6,7 +6,9 @@
  *
  * Hits of one GIL are serialised by gil->mutex and switch_mutex (CPython 3.6 .. 3.16: both signals
  * and both waits are made with one of them held). Two GILs of one process (3.12+) can meet in here:
- * what must be exact then is counted atomically; the rest may be told twice, never be left out.
+ * losses are counted atomically, and a thread or a gap may be told twice. Two GILs whose very first
+ * hits meet may get one index: the file then has two GIL records for it, and the one event between
+ * them counts for the wrong GIL (an atomic claim needs instructions of Linux 5.12, on arm64 5.18).
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -157,6 +159,17 @@ static __always_inline int tell_lost(struct gt_target *t, void *ring, struct gt_
 	return 0;
 }
 
+/* The thread's place in the table: one of two, so that two threads seldom share one. */
+static __always_inline struct gt_seen *seen_of(struct gt_target *t, __u32 tid)
+{
+	struct gt_seen *first = &t->seen[tid & (GT_SEEN - 1)];
+	struct gt_seen *second = &t->seen[(tid & (GT_SEEN - 1)) ^ 1];
+
+	if (first->named == tid)
+		return first;
+	return second->named == tid || (first->named && !second->named) ? second : first;
+}
+
 SEC("uprobe")
 int gt_hit(struct pt_regs *ctx)
 {
@@ -174,7 +187,7 @@ int gt_hit(struct pt_regs *ctx)
 	if (!t || !t->on || t->tgid != pid_tgid >> 32)
 		return 0;
 	fill(&ev, bpf_ktime_get_ns(), (__u32)pid_tgid, GT_COOKIE_KIND(cookie), 0);
-	seen = &t->seen[ev.tid & (GT_SEEN - 1)];
+	seen = seen_of(t, ev.tid);
 	if (seen->waiting == ev.tid) {
 		if (ev.kind == GT_WAIT)
 			return 0; /* the time-outs of one wait are one wait */

@@ -34,7 +34,7 @@ with_apt() {
 		zlib1g-dev python3)
 	local missing=() p
 
-	[ -z "$tests" ] || want+=(libcmocka-dev binutils)
+	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace)
 	[ -z "$lint" ] || want+=(clang-format-14 clang-tidy-14 cppcheck shellcheck)
 	for p in "${want[@]}"; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] ||
@@ -61,7 +61,7 @@ with_dnf() {
 		'pkgconfig(zlib)' pkgconf clang python3 util-linux)
 	local missing=() p
 
-	[ -z "$tests" ] || want+=('pkgconfig(cmocka)' binutils)
+	[ -z "$tests" ] || want+=('pkgconfig(cmocka)' binutils strace)
 	[ -z "$lint" ] || want+=(clang-tools-extra cppcheck ShellCheck)
 	for p in "${want[@]}"; do
 		rpm -q --quiet --whatprovides "$p" || missing+=("$p")

@@ -54,22 +54,42 @@ static void add_event(struct gt_collector *c, const struct gil_event *ev)
 	(void)gt_gilfile_add(c->file, ev, c->lost_told);
 }
 
+static int compare_tids(const void *a, const void *b)
+{
+	uint32_t x = ((const struct thread *)a)->tid, y = ((const struct thread *)b)->tid;
+
+	return x < y ? -1 : x > y;
+}
+
+static struct thread *find_thread(struct gt_collector *c, uint32_t tid)
+{
+	const struct thread key = {.tid = tid};
+
+	for (size_t i = c->n_fresh; i--;)
+		if (c->fresh[i].tid == tid)
+			return &c->fresh[i];
+	if (!c->n_threads)
+		return NULL;
+	return bsearch(&key, c->threads, c->n_threads, sizeof(key), compare_tids);
+}
+
 static void on_thread(struct gt_collector *c, const struct gt_rec_thread *rec, struct gil_event *ev)
 {
-	struct thread *t = NULL;
+	/* BPF tells of a thread again when others have had its place in the table meanwhile. */
+	struct thread *t = find_thread(c, ev->tid);
 
 	ev->thread.ns_tid = rec->ns_tid;
 	memcpy(ev->thread.comm, rec->comm, GIL_COMM_LEN);
 	ev->thread.comm[GIL_COMM_LEN - 1] = '\0';
-	if (c->n_fresh < GT_ARRAY_SIZE(c->fresh))
+	if (!t && c->n_fresh < GT_ARRAY_SIZE(c->fresh))
 		t = &c->fresh[c->n_fresh++];
-	else
+	if (!t) {
 		c->unnamed++;
-	if (t) {
-		t->tid = ev->tid;
-		t->ns_tid = rec->ns_tid;
-		memcpy(t->comm, ev->thread.comm, GIL_COMM_LEN);
+		return;
 	}
+	t->tid = ev->tid;
+	t->ns_tid = rec->ns_tid;
+	memcpy(t->comm, ev->thread.comm, GIL_COMM_LEN);
 }
 
 void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
@@ -129,13 +149,6 @@ static void rename_thread(struct gt_collector *c, struct thread *t, uint64_t mon
 	add_event(c, &ev);
 }
 
-static int compare_tids(const void *a, const void *b)
-{
-	uint32_t x = ((const struct thread *)a)->tid, y = ((const struct thread *)b)->tid;
-
-	return x < y ? -1 : x > y;
-}
-
 /*
  * Moves the new threads to the table of all. CPython sets no names before 3.14, and programs that
  * do (setproctitle, prctl) do it shortly after the thread's first event: look again now.
@@ -157,18 +170,13 @@ static void absorb_fresh(struct gt_collector *c, uint64_t mono_ns)
 		c->room = room;
 	}
 	for (size_t i = 0; i < c->n_fresh; i++) {
-		struct thread *t =
-			known ? bsearch(&c->fresh[i], c->threads, known, sizeof(*t), compare_tids)
-			      : NULL;
-
-		if (!t)
-			t = &c->threads[c->n_threads++];
-		*t = c->fresh[i];
-		rename_thread(c, t, mono_ns);
+		c->threads[known + i] = c->fresh[i];
+		rename_thread(c, &c->threads[known + i], mono_ns);
 	}
-	c->n_fresh = 0;
-	if (c->n_threads > known)
+	c->n_threads += c->n_fresh;
+	if (c->n_fresh)
 		qsort(c->threads, c->n_threads, sizeof(*c->threads), compare_tids);
+	c->n_fresh = 0;
 }
 
 int gt_collect_tick(struct gt_collector *c, uint64_t mono_ns)

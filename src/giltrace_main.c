@@ -56,8 +56,8 @@ static const struct argp_option options[] = {
 	 0},
 	{"probe", OPT_PROBE, "MODE", 0,
 	 "sites: the places where the lock changes hands, found without symbols (default); "
-	 "functions: entry and return of take_gil and drop_gil, which needs symbols and misses "
-	 "inlined copies",
+	 "functions: entry and return of take_gil and drop_gil, which needs symbols, misses "
+	 "inlined copies and cannot tell the GILs of several interpreters apart",
 	 1},
 	{"backend", OPT_BACKEND, "NAME", 0,
 	 "How probes are attached: auto (default), multi (Linux 6.6) or perf (Linux 5.15)", 1},
@@ -236,11 +236,14 @@ static const char *kind_name(uint8_t kind)
 	return kind < GT_ARRAY_SIZE(names) && names[kind] ? names[kind] : "?";
 }
 
-/* Text from a target (paths, names) without what could drive the terminal. */
+/* Text from a target. */
 static void print_text(const char *text)
 {
-	for (; *text; text++)
-		putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+	char copy[sizeof(((struct gt_map *)0)->path)];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	gt_defuse(copy);
+	fputs(copy, stdout);
 }
 
 static void print_target(const struct gt_session_target *t)
@@ -282,7 +285,7 @@ static void print_result(const struct gt_session_opts *opts, const struct gt_ses
 		gt_warn("process %d: the ring was full, %llu events are lost; a larger --ring-size "
 			"helps",
 			t->proc.pid, (unsigned long long)st->lost);
-	if (!st->events && !st->lost && !st->unwritten)
+	if (!st->events && !st->lost && !st->unwritten && t->end != GIL_END_ERROR)
 		gt_warn("process %d: the GIL did not change hands while it was recorded; a single "
 			"busy thread keeps it",
 			t->proc.pid);
@@ -302,6 +305,10 @@ static int run(struct options *o)
 		for (size_t i = 0; i < gt_session_targets(s); i++)
 			print_target(gt_session_target(s, i));
 	} else if (s && !err) {
+		/* Until here a signal may end the program: nothing has been attached or written. */
+		o->session.stop_fd = open_stop_fd();
+		if (o->session.stop_fd < 0)
+			gt_error("cannot open a signal descriptor: %s", strerror(errno));
 		(void)gt_session_record(s);
 		for (size_t i = 0; i < gt_session_targets(s) && o->log != GT_LOG_ERROR; i++)
 			print_result(&o->session, gt_session_target(s, i));
@@ -324,6 +331,8 @@ int main(int argc, char **argv)
 	};
 
 	argp_err_exit_status = GT_USAGE;
+	if (gt_fill_standard_fds())
+		return GT_FAILED;
 	o.session.pids = o.pids;
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	gt_log_setup("giltrace", o.log);
@@ -332,10 +341,5 @@ int main(int argc, char **argv)
 	if (!o.session.output_dir || !*o.session.output_dir)
 		o.session.output_dir = ".";
 	raise_open_files();
-	o.session.stop_fd = open_stop_fd();
-	if (o.session.stop_fd < 0) {
-		gt_error("cannot open a signal descriptor: %s", strerror(errno));
-		return GT_FAILED;
-	}
 	return run(&o);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "log.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -21,12 +22,15 @@ enum gt_log_level gt_log_max(void)
 	return log_state.max;
 }
 
-/* A name from a target must not be able to drive the terminal. */
-static void defuse(char *text)
+void gt_defuse(char *text)
 {
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
+	for (unsigned char *c = (unsigned char *)text; *c; c++) {
+		/* U+0080 .. U+009f are control characters, too: 0xc2 0x80 .. 0xc2 0x9f in UTF-8. */
+		if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+			c[0] = c[1] = '?';
+		else if (*c < 0x20 || *c == 0x7f)
+			*c = '?';
+	}
 }
 
 static void clear_status(void)
@@ -47,7 +51,7 @@ void gt_log(enum gt_log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	defuse(line);
+	gt_defuse(line);
 	clear_status();
 	fprintf(stderr, "%s: %s%s\n", log_state.program, prefix[level], line);
 }
@@ -62,9 +66,22 @@ void gt_status(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	defuse(line);
+	gt_defuse(line);
 	clear_status();
 	fputs(line, stderr);
 	log_state.status_shown = line[0] != '\0';
 	fflush(stderr);
+}
+
+int gt_fill_standard_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
 }

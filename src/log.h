@@ -19,10 +19,19 @@ enum gt_log_level gt_log_max(void);
 void gt_log(enum gt_log_level level, const char *fmt, ...) GT_PRINTF(2, 3);
 
 /*
+ * Opens /dev/null where a standard descriptor is closed: a file of ours would get its number, and
+ * with it what is printed. To be called before anything is opened. -errno.
+ */
+int gt_fill_standard_fds(void);
+
+/*
  * Shows a line that the next one replaces, if standard error is a terminal and messages of
  * GT_LOG_INFO are shown; an empty text clears it. Any message clears it first.
  */
 void gt_status(const char *fmt, ...) GT_PRINTF(1, 2);
+
+/* Makes text from outside (names, paths) harmless: it must not be able to drive the terminal. */
+void gt_defuse(char *text);
 
 #define gt_error(...) gt_log(GT_LOG_ERROR, __VA_ARGS__)
 #define gt_warn(...)  gt_log(GT_LOG_WARN, __VA_ARGS__)

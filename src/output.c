@@ -31,18 +31,52 @@ static void give_to_sudo_user(int fd, const char *what)
 		gt_warn("cannot give %s to user %ld: %s", what, uid, strerror(errno));
 }
 
+/*
+ * Makes the last part of the path; the descriptor is of the new folder and of nothing else that
+ * somebody with write access to the parent may have put there since: it will change its owner.
+ */
+static int make_dir(const char *path)
+{
+	gt_autofree char *parent = strdup(path);
+	gt_autoclose int parent_fd = -1;
+	char *slash;
+	int fd;
+
+	if (!parent)
+		return -ENOMEM;
+	for (size_t n = strlen(parent); n > 1 && parent[n - 1] == '/'; n--)
+		parent[n - 1] = '\0';
+	slash = strrchr(parent, '/');
+	path = slash ? slash + 1 : parent;
+	if (slash && slash != parent)
+		*slash = '\0';
+	parent_fd = open(!slash            ? "."
+			 : slash == parent ? "/"
+					   : parent,
+			 O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (parent_fd >= 0 && !*path) /* the root folder */
+		return -EEXIST;
+	if (parent_fd < 0 || mkdirat(parent_fd, path, 0755))
+		return -errno;
+	fd = openat(parent_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 int gt_output_dir(const char *path)
 {
-	int made = !mkdir(path, 0755), fd;
+	int fd = make_dir(path);
 
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0) {
-		fd = -errno;
-		gt_error("cannot open output folder %s: %s", path, strerror(-fd));
+	if (fd >= 0) {
+		give_to_sudo_user(fd, path);
 		return fd;
 	}
-	if (made)
-		give_to_sudo_user(fd, path);
+	if (fd == -EEXIST) {
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			fd = -errno;
+	}
+	if (fd < 0)
+		gt_error("cannot open or make output folder %s: %s", path, strerror(-fd));
 	return fd;
 }
 

@@ -209,6 +209,9 @@ static int open_identity(struct gt_proc *p)
 		return -errno;
 	p->pidns_dev = (uint64_t)major(st.st_dev) << 20 | minor(st.st_dev);
 	p->pidns_ino = st.st_ino;
+	p->mapsfd = open_at(p, "maps", 0);
+	if (p->mapsfd < 0)
+		return p->mapsfd;
 	r = status_last_pid(p, "status", "NSpid", &p->ns_pid);
 	return r ? r : read_comm(p, "comm", p->comm);
 }
@@ -237,7 +240,7 @@ static void log_open_failure(pid_t pid, int err)
 
 int gt_proc_open(pid_t pid, struct gt_proc *out)
 {
-	struct gt_proc p = {.pid = pid, .pidfd = -1, .procfd = -1};
+	struct gt_proc p = {.pid = pid, .pidfd = -1, .procfd = -1, .mapsfd = -1};
 	char path[32];
 	pid_t tgid;
 	int r;
@@ -273,7 +276,9 @@ void gt_proc_close(struct gt_proc *p)
 		close(p->pidfd);
 	if (p->procfd >= 0)
 		close(p->procfd);
-	p->pidfd = p->procfd = -1;
+	if (p->mapsfd >= 0)
+		close(p->mapsfd);
+	p->pidfd = p->procfd = p->mapsfd = -1;
 }
 
 int gt_proc_ended(const struct gt_proc *p)
@@ -285,6 +290,14 @@ int gt_proc_ended(const struct gt_proc *p)
 		r = poll(&fd, 1, 0);
 	while (r < 0 && errno == EINTR);
 	return r > 0;
+}
+
+int gt_proc_replaced(const struct gt_proc *p)
+{
+	char c;
+
+	/* The descriptor holds the memory of the process, not the process; without it, no lines. */
+	return pread(p->mapsfd, &c, 1, 0) == 0;
 }
 
 /* A number that ends with the character `after`; *s then stands behind that. */
@@ -378,7 +391,7 @@ int gt_proc_exec_maps(const struct gt_proc *p, struct gt_map **out, size_t *n)
 
 void gt_proc_map_file(const struct gt_proc *p, const struct gt_map *m, char *buf, size_t size)
 {
-	snprintf(buf, size, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)p->pid, m->start,
+	snprintf(buf, size, "/proc/self/fd/%d/map_files/%" PRIx64 "-%" PRIx64, p->procfd, m->start,
 		 m->end);
 }
 

@@ -17,6 +17,7 @@ struct gt_proc {
 	pid_t ns_pid;         /* in its own, innermost PID namespace */
 	int pidfd;            /* readable when the process has ended */
 	int procfd;           /* directory /proc/PID */
+	int mapsfd;           /* its maps; empty once that memory is gone */
 	uint64_t start_ticks; /* field 22 of /proc/PID/stat */
 	/* Of /proc/PID/ns/pid; the device as bpf_get_ns_current_pid_tgid() wants it, in the
 	 * kernel's own encoding: major << 20 | minor. */
@@ -34,6 +35,9 @@ void gt_proc_close(struct gt_proc *p);
 /* 1 if it has ended (a zombie has). */
 int gt_proc_ended(const struct gt_proc *p);
 
+/* Has it executed another program since gt_proc_open(), or ended? */
+int gt_proc_replaced(const struct gt_proc *p);
+
 /* An executable mapping of a file. */
 struct gt_map {
 	uint64_t start, end; /* names /proc/PID/map_files/START-END */
@@ -48,7 +52,10 @@ struct gt_map {
  */
 int gt_proc_exec_maps(const struct gt_proc *p, struct gt_map **out, size_t *n);
 
-/* The absolute path through which the mapped file itself is reached, whatever its name became. */
+/*
+ * The absolute path through which the mapped file itself is reached, whatever its name became; by
+ * way of procfd, so that a process with a reused pid is not reached. Valid in this process only.
+ */
 void gt_proc_map_file(const struct gt_proc *p, const struct gt_map *m, char *buf, size_t size);
 
 /*

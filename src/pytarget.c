@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define PYCACHE_MAX 4096
+#define PYCACHE_MAX    4096
+#define UNREADABLE_MAX 3 /* files of a process that cost the reader all its time, or kill it */
 
 /* One file as it was; a replaced or rewritten one has another identity. */
 struct entry {
@@ -134,12 +135,12 @@ static int try_all(struct gt_pycache *c, const struct gt_proc *p, const struct g
 		   size_t n, struct gt_pytarget *out)
 {
 	struct stat exe = {0};
-	int failed = 0;
+	int failed = 0, unreadable = 0;
 
 	if (fstatat(p->procfd, "exe", &exe, 0))
 		exe.st_ino = 0;
 	for (int order = 0; order < 3; order++) {
-		for (size_t i = 0; i < n; i++) {
+		for (size_t i = 0; i < n && unreadable < UNREADABLE_MAX; i++) {
 			const struct entry *e = NULL;
 			int got;
 
@@ -148,6 +149,7 @@ static int try_all(struct gt_pycache *c, const struct gt_proc *p, const struct g
 			got = try_map(c, p, &maps[i], &e);
 			if (got < 0)
 				failed = got;
+			unreadable += got == -EIO;
 			if (got <= 0 || !e)
 				continue;
 			if (!e->err) {

@@ -252,6 +252,11 @@ static void finish(struct gt_session *s, struct gt_session_target *const *which,
 				 (unsigned long long)t->stats.unwritten);
 			worsen(s, GT_NO_OUTPUT);
 		}
+		if (!err && faccessat(s->dir_fd, t->file, F_OK, AT_SYMLINK_NOFOLLOW)) {
+			gt_error("%s/%s: was removed or renamed while it was written: %s",
+				 s->opts->output_dir, t->file, strerror(errno));
+			worsen(s, GT_NO_OUTPUT);
+		}
 		if (t->stats.malformed) {
 			gt_error("process %d: %u records of the ring were not understood",
 				 t->proc.pid, t->stats.malformed);
@@ -367,8 +372,13 @@ static void tick(struct gt_session *s)
 		drain(s, t);
 		if (sample)
 			(void)gt_collect_clock(t->collector);
-		if (gt_collect_tick(t->collector, mono_ns))
+		if (gt_collect_tick(t->collector, mono_ns)) {
 			finish_one(s, t, GIL_END_ERROR);
+		} else if (gt_proc_replaced(&t->proc) && !gt_proc_ended(&t->proc)) {
+			gt_warn("process %d has executed another program; its recording ends here",
+				t->proc.pid);
+			finish_one(s, t, GIL_END_EXEC);
+		}
 	}
 	if (sample)
 		s->last_clock_mono_ns = mono_ns;
@@ -391,7 +401,9 @@ static void read_rings(struct gt_session *s)
 static int loop(struct gt_session *s)
 {
 	while (s->n_open) {
-		struct epoll_event ready[16];
+		struct epoll_event ready[64];
+		struct gt_session_target *ended[GT_ARRAY_SIZE(ready)];
+		size_t n_ended = 0, n_left = 0;
 		int n = epoll_wait(s->epoll_fd, ready, GT_ARRAY_SIZE(ready), -1);
 
 		if (n < 0 && errno != EINTR)
@@ -411,10 +423,16 @@ static int loop(struct gt_session *s)
 				struct gt_session_target *t = &s->targets[what - EV_EXIT_OF];
 
 				epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, t->proc.pidfd, NULL);
-				if (t->collector)
-					finish_one(s, t, GIL_END_TARGET_EXIT);
+				ended[n_ended++] = t;
 			}
 		}
+		/* Together: each removal of probes waits for a grace period, and no ring is read.
+		 */
+		for (size_t i = 0; i < n_ended; i++)
+			if (ended[i]->collector)
+				ended[n_left++] = ended[i];
+		if (n_left)
+			finish(s, ended, n_left, GIL_END_TARGET_EXIT);
 	}
 	return 0;
 }

@@ -222,6 +222,10 @@ int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_
 	err = gt_attach(t->ops, bpf_program__fd(t->skel->progs.gt_hit), path, p->pid, slot,
 			py->sites, py->sites->switch_cond ? 0 : GT_SITE_NOARG,
 			&t->slots[slot].links);
+	if (err && gt_proc_replaced(p)) {
+		gt_error("process %d has ended or executed another program meanwhile", p->pid);
+		err = -ESRCH;
+	}
 	if (err)
 		goto fail;
 	return (int)slot;

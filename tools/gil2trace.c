@@ -606,6 +606,8 @@ int main(int argc, char **argv)
 	struct inputs in = {0};
 	int status;
 
+	if (gt_fill_standard_fds())
+		return EXIT_FAILED;
 	o.args = calloc((size_t)argc + 1, sizeof(*o.args));
 	if (!o.args)
 		return EXIT_FAILED;

@@ -74,6 +74,7 @@ enum gil_end_reason {
 	GIL_END_DURATION = 1,    /* the time asked for has passed */
 	GIL_END_STOPPED = 2,     /* SIGINT or SIGTERM */
 	GIL_END_TARGET_EXIT = 3, /* the process has ended */
+	GIL_END_EXEC = 5,        /* the process has executed another program */
 	GIL_END_ERROR = 4,       /* the recorder gave up; META key "end.error" may say why */
 };
 

@@ -13,7 +13,7 @@ WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = range(1, 7)
 THREAD, GIL, LOST = 8, 9, 10
 KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED"}
 COUNTED = tuple(KIND_NAMES)
-END_DURATION, END_STOPPED, END_TARGET_EXIT, END_ERROR = range(1, 5)
+END_DURATION, END_STOPPED, END_TARGET_EXIT, END_ERROR, END_EXEC = range(1, 6)
 
 Event = collections.namedtuple(
     "Event", "kind ns tid gil site unconfirmed name ns_tid begin_ns count")

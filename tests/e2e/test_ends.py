@@ -3,8 +3,10 @@
 import os
 import re
 import resource
+import shutil
 import signal
 import stat
+import subprocess
 import sys
 import time
 
@@ -44,9 +46,10 @@ class Ends(h.BpfTest):
                 self.assertGreater(time.monotonic() - begin, seconds * 0.9)
                 self.check_end(r, r.recording(), h.END_DURATION)
             self.work.do("park")
-            times = [e.ns for e in r.recording().events]
-            self.assertGreater((times[-1] - times[0]) / 1e9, seconds * 0.8)
-            self.assertLess((times[-1] - times[0]) / 1e9, seconds + 0.5)
+            # The recorder's own clock samples at its gates: events come when the machine lets them.
+            clocks = r.recording().clocks
+            self.assertGreaterEqual(clocks[-1].mono_ns - clocks[0].mono_ns, seconds * 1e9)
+            self.assertLess(clocks[-1].mono_ns - clocks[0].mono_ns, (seconds + 1) * 1e9)
             self.check_unharmed()
 
     def test_signals(self):
@@ -172,6 +175,23 @@ class Ends(h.BpfTest):
             self.assertNotIn("did not change hands", r.text())
 
 
+    def test_file_that_is_removed_meanwhile(self):
+        with h.Recorder(self.work) as r:
+            self.stat_rounds(10)
+            os.unlink(r.files()[0])
+            self.assertEqual(r.stop(), h.NO_OUTPUT, r.text())
+            self.assertIn("was removed or renamed", r.text())
+
+    def test_closed_standard_descriptors(self):
+        def close_all():
+            for fd in range(3):
+                os.close(fd)
+        with h.Recorder(self.work, preexec_fn=close_all) as r:
+            self.stat_rounds(100)
+            self.assertEqual(r.stop(), h.OK)
+            self.assert_sound(r.recording())
+
+
 class Places(h.BpfTest):
     """Names and owners of the files."""
 
@@ -273,6 +293,29 @@ class Places(h.BpfTest):
             with open(victim) as f:
                 self.assertEqual(f.read(), "precious")
             self.assertIn("GIL_%d_rank_0_2.gil" % w.pid, self.names(r.dir))
+
+    def test_a_new_folder_that_is_swapped_is_not_given_away(self):
+        """Who owns the parent may put a link in the new folder's place before it gets its owner."""
+        strace = shutil.which("strace")
+        if not strace:
+            h.say("MISSING: no strace, the race for a new output folder is not tested")
+            self.skipTest("no strace here")
+        top, victim = h.new_dir(), h.new_dir()
+        new = os.path.join(top, "out")
+        with h.Workload(h.python()) as w:
+            # mkdir and mkdirat return late, so there is time to swap.
+            p = subprocess.Popen([strace, "-f", "-qq", "-o", "/dev/null", "-e",
+                                  "inject=mkdir,mkdirat:delay_exit=500000", h.tool("giltrace"),
+                                  "-p", str(w.pid), "-d", "0.1", "-o", new],
+                                 env=dict(os.environ, SUDO_UID="65534", SUDO_GID="65534"),
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+            h.until(lambda: os.path.isdir(new), "the folder is made")
+            os.rename(new, os.path.join(top, "gone"))
+            os.symlink(victim, new)
+            p.wait(h.LIMIT)
+        self.assertEqual(os.stat(victim).st_uid, 0)
+        self.assertEqual(os.listdir(victim), [])
 
     def test_what_the_file_says_of_itself(self):
         with h.Workload(h.python(), env={"RANK": "7"}) as w:

@@ -172,7 +172,7 @@ class OddTargets(h.BpfTest):
                 self.assertGreaterEqual(r.recording().count(h.RELEASE, w.threads["stat-0"]), 200)
 
     def test_a_process_that_becomes_another_program(self):
-        """exec: another program, and the same one anew, with another GIL at another place."""
+        """exec: another program, or the same one anew. The recording ends: its memory is gone."""
         py = h.python()
         for again, backend in ((False, "multi"), (True, "multi"), (True, "perf")):
             with h.Workload(py) as w:
@@ -192,8 +192,10 @@ class OddTargets(h.BpfTest):
                         w.proc.stdin.write(b"\"pong\"\n")
                         w.proc.stdin.flush()
                         self.assertEqual(w.answer(), "pong")
-                    self.assertEqual(r.stop(), h.OK, r.text())
+                    self.assertEqual(r.finish(), h.OK, r.text())
+                    self.assertIn("executed another program", r.text())
                     rec = r.recording()
+            self.assertEqual(rec.end.reason, h.END_EXEC)
             self.assertGreaterEqual(rec.count(h.RELEASE, w.threads["stat-0"]), 200)
             self.assertIsNone(rec.problem)
             rec.trace()

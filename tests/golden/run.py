@@ -275,6 +275,16 @@ class Output(Case):
         self.assertIn("Broken pipe", self.run_it("a.gil", "-o", "-", status=1, stdout=w))
         os.close(w)
 
+    def test_closed_standard_descriptors(self):
+        """Their numbers must not go to the output, or messages end up in it."""
+        def close_all():
+            for fd in range(3):
+                os.close(fd)
+        p = subprocess.run([GIL2TRACE, "-v", "a.gil"], cwd=self.dir, preexec_fn=close_all)
+        self.assertEqual(p.returncode, 0)
+        with open(self.path("a.json"), "rb") as f:
+            self.assertEqual(f.read(), self.want)
+
     def test_signal_leaves_nothing(self):
         for count in (1000000, 4000000, 16000000):  # until it is not done before the signal comes
             self.make("meta process.pid 1\nclock 0\nrepeat %d 1us\nacquire 0 1\n"

@@ -205,6 +205,20 @@ static void many_threads_at_once(void **state)
 	assert_int_equal(f->stats.threads, 600);
 }
 
+/* BPF's table of threads is small: two whose ids collide are told again and again. */
+static void threads_told_again_count_once(void **state)
+{
+	struct fixture *f = *state;
+
+	for (uint32_t i = 0; i < 2000; i++) {
+		record_thread(f, 1000 + i, 5000000 + i % 2 * 1024, "worker");
+		if (i == 1000)
+			assert_int_equal(gt_collect_tick(f->c, 3000), 0);
+	}
+	finish(f, 4000, 0, 0);
+	assert_int_equal(f->stats.threads, 2);
+}
+
 static void blocks_are_sealed_when_a_second_old(void **state)
 {
 	struct fixture *f = *state;
@@ -249,6 +263,7 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(names_are_looked_up_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_threads_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(threads_told_again_count_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(blocks_are_sealed_when_a_second_old, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(malformed_records_are_counted, setup, teardown),
