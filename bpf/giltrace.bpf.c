@@ -116,8 +116,11 @@ static __always_inline int gil_index(struct gt_target *t, void *ring, struct gt_
 		goto foreign;
 	if (tell_gil(ring, of, n, addr, sure ? 0 : GT_REC_UNCONFIRMED))
 		return -2;
-	t->gils[n & (GT_MAX_GILS - 1)].addr = addr;
-	t->gils[n & (GT_MAX_GILS - 1)].confirmed = sure;
+	/* clang 18 drops a mask that changes nothing, and the verifier then misses it. */
+	barrier_var(n);
+	n &= GT_MAX_GILS - 1;
+	t->gils[n].addr = addr;
+	t->gils[n].confirmed = sure;
 	t->ngils = n + 1;
 	return n;
 foreign:

@@ -101,7 +101,7 @@ static int sysfs_number(const char *path)
 		return len < 0 ? -errno : -EIO;
 	buf[len] = '\0';
 	digits = strpbrk(buf, "0123456789");
-	return digits ? atoi(digits) : -EINVAL;
+	return digits ? (int)strtol(digits, NULL, 10) : -EINVAL;
 }
 
 static int perf_attach(int prog_fd, const struct site_set *set, struct gt_links *out)

@@ -16,7 +16,7 @@ enum { OPT_PROBE = 256, OPT_BACKEND, OPT_RING_SIZE, OPT_DRY_RUN, OPT_READY_FD };
 
 #define PIDS_MAX             4096
 #define RING_KIB_DEFAULT     4096
-#define RING_KIB_MAX         (1024 * 1024)
+#define RING_KIB_MAX         1048576
 #define DURATION_SECONDS_MAX 1000000000ull
 
 struct options {

@@ -30,6 +30,7 @@ struct gt_tracer {
 	struct slot slots[];
 };
 
+GT_PRINTF(2, 0)
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
 	char line[1024];

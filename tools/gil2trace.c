@@ -554,12 +554,14 @@ static int convert_all(const struct gt_sink_ops *ops, const struct inputs *in, s
 
 static char *default_output(const struct inputs *in)
 {
-	const char *path = in->list[0].path;
-	size_t n = strlen(path);
+	const char *path;
 	char *out;
+	size_t n;
 
-	if (in->n > 1)
+	if (in->n != 1)
 		return strdup("gil_trace.json");
+	path = in->list[0].path;
+	n = strlen(path);
 	if (n > 4 && !strcmp(path + n - 4, ".gil"))
 		n -= 4;
 	return asprintf(&out, "%.*s.json", (int)n, path) < 0 ? NULL : out;

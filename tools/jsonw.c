@@ -111,7 +111,7 @@ char *gt_fmt_u64(char *p, uint64_t v)
 
 char *gt_fmt_us(char *p, uint64_t ns)
 {
-	unsigned int frac = (unsigned int)(ns % 1000);
+	size_t frac = ns % 1000;
 
 	p = gt_fmt_u64(p, ns / 1000);
 	*p++ = '.';

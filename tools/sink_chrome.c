@@ -221,7 +221,7 @@ static int chrome_thread(struct gt_sink *s, const struct gt_sink_thread *t)
 	p += strnlen(comm, GIL_COMM_LEN);
 	memcpy(name, comm, (size_t)(p - name));
 	*p++ = ' ';
-	strcpy(p, tid);
+	memcpy(p, tid, strlen(tid) + 1);
 	put_text_meta(s, "thread_name", tid, "name", name);
 	put_number_meta(s, "thread_sort_index", tid,
 			t->tid == s->main_tid ? FIRST_THREAD : s->order++);

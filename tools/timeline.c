@@ -129,7 +129,7 @@ static int grow(struct gt_timeline *tl)
 	if (!active)
 		return -ENOMEM;
 	tl->active = active;
-	table = calloc(size * 2, sizeof(*table));
+	table = calloc(size, 2 * sizeof(*table));
 	if (!table)
 		return -ENOMEM;
 	free(tl->table);

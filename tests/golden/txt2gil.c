@@ -73,7 +73,7 @@ static const char *read_word(const char *p, char *w)
 		if (quoted ? c == '"' : c == ' ' || c == '\t')
 			break;
 		if (c == '\\' && p[1] == 'x' && hex(p[2]) >= 0 && hex(p[3]) >= 0) {
-			c = (char)(hex(p[2]) << 4 | hex(p[3]));
+			c = (char)(hex(p[2]) * 16 + hex(p[3]));
 			p += 3;
 		}
 		if (n == WORD_MAX - 1)
