@@ -4,7 +4,6 @@
  * Events become slices in timeline.c, slices become text in a sink.
  */
 #include <argp.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -12,6 +11,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "inputs.h"
 #include "log.h"
 #include "timeline.h"
 
@@ -77,131 +77,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
-}
-
-/* ---- inputs ---- */
-
-struct input {
-	char *path;
-	char id[GT_SINK_ID_MAX + 1]; /* once converted */
-	int known;                   /* it is there: dev and ino are valid */
-	dev_t dev;
-	ino_t ino;
-};
-
-struct inputs {
-	struct input *list;
-	size_t n, size;
-};
-
-static void free_inputs(struct inputs *in)
-{
-	for (size_t i = 0; i < in->n; i++)
-		free(in->list[i].path);
-	free(in->list);
-}
-
-static const struct input *same_file(const struct inputs *in, const struct stat *st)
-{
-	for (size_t i = 0; i < in->n; i++)
-		if (in->list[i].known && in->list[i].dev == st->st_dev &&
-		    in->list[i].ino == st->st_ino)
-			return &in->list[i];
-	return NULL;
-}
-
-/* Takes `path` over (NULL: out of memory). What cannot be found is refused when it is read. */
-static int add_input(struct inputs *in, char *path)
-{
-	gt_autofree char *own = path;
-	struct input *grown, *input;
-	struct stat st;
-	int known;
-
-	if (!own)
-		return -ENOMEM;
-	known = !stat(own, &st);
-	if (known && same_file(in, &st)) {
-		gt_warn("%s: is given more than once; it is converted once", own);
-		return 0;
-	}
-	if (in->n == in->size) {
-		in->size = in->size ? in->size * 2 : 16;
-		grown = reallocarray(in->list, in->size, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		in->list = grown;
-	}
-	input = &in->list[in->n++];
-	*input = (struct input){.path = gt_steal_ptr(own), .known = known};
-	if (known) {
-		input->dev = st.st_dev;
-		input->ino = st.st_ino;
-	}
-	return 0;
-}
-
-static int is_gil_name(const struct dirent *d)
-{
-	size_t n = strlen(d->d_name);
-
-	return n > 4 && !strcmp(d->d_name + n - 4, ".gil");
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-	return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static int add_folder(struct inputs *in, const char *dir)
-{
-	size_t len = strlen(dir);
-	struct dirent **names;
-	int n = scandir(dir, &names, is_gil_name, by_name);
-	int err = 0;
-
-	if (n < 0) {
-		err = -errno;
-		gt_error("%s: the folder cannot be read: %s", dir, strerror(-err));
-		return err;
-	}
-	if (!n) {
-		gt_error("%s: there is no *.gil file in this folder", dir);
-		err = -ENOENT;
-	}
-	for (int i = 0; i < n; i++) {
-		char *path = NULL;
-
-		if (!err && asprintf(&path, "%s%s%s", dir, dir[len - 1] == '/' ? "" : "/",
-				     names[i]->d_name) < 0)
-			path = NULL;
-		if (!err)
-			err = add_input(in, path);
-		free(names[i]);
-	}
-	free(names);
-	return err;
-}
-
-/* Returns how many arguments had to be left out, or -ENOMEM. */
-static int find_inputs(const struct options *o, struct inputs *in)
-{
-	int left_out = 0, err;
-
-	for (size_t i = 0; i < o->nargs; i++) {
-		struct stat st;
-
-		if (!stat(o->args[i], &st) && S_ISDIR(st.st_mode))
-			err = add_folder(in, o->args[i]);
-		else
-			err = add_input(in, strdup(o->args[i]));
-		if (err == -ENOMEM) {
-			gt_error("out of memory");
-			return err;
-		}
-		left_out += err != 0;
-	}
-	return left_out;
 }
 
 /* ---- the output file ---- */
@@ -277,7 +152,7 @@ static int open_beside(const char *path)
 }
 
 /* Devices and pipes are written in place; a regular file is replaced when all is written. */
-static int open_output(const char *path, const struct inputs *in)
+static int open_output(const char *path, const struct gt_inputs *in)
 {
 	struct stat st;
 	int err = 0;
@@ -290,7 +165,7 @@ static int open_output(const char *path, const struct inputs *in)
 	} else if (S_ISDIR(st.st_mode)) {
 		err = -EISDIR;
 	} else if (S_ISREG(st.st_mode)) {
-		if (same_file(in, &st)) {
+		if (gt_inputs_find(in, &st)) {
 			gt_error("%s: is an input; give another name with --output", path);
 			return -EEXIST;
 		}
@@ -362,40 +237,12 @@ static int64_t meta_number(const gil_reader *r, const char *key)
 	return !i || text[i] || v > UINT32_MAX ? -1 : (int64_t)v;
 }
 
-/*
- * The id of an input's process: its pid, or else the file's name. A pid that an earlier input has,
- * too (another host, or recorded twice), gets a number, so that the two are not mixed: returns it.
- */
-static unsigned int choose_id(const struct inputs *in, size_t me, int64_t pid)
-{
-	struct input *input = &in->list[me];
-	const char *slash = strrchr(input->path, '/');
-	char stem[80];
-	unsigned int copy = 1;
-
-	if (pid > 0)
-		snprintf(stem, sizeof(stem), "%" PRId64, pid);
-	else
-		snprintf(stem, sizeof(stem), "%s", slash ? slash + 1 : input->path);
-	for (char *c = stem; *c; c++)
-		if (*c < 0x20 || *c > 0x7e || *c == '"' || *c == '\\')
-			*c = '?';
-	snprintf(input->id, sizeof(input->id), "%s", stem);
-	for (size_t i = 0; i < me; i++) {
-		if (strcmp(in->list[i].id, input->id))
-			continue;
-		snprintf(input->id, sizeof(input->id), "%s (%u)", stem, ++copy);
-		i = (size_t)-1; /* the new id must be compared with all */
-	}
-	return copy;
-}
-
-static int tell_process(const struct gt_sink_ops *ops, struct gt_sink *sink,
-			const struct inputs *in, size_t me, const gil_reader *r)
+static int tell_process(const struct gt_sink_ops *ops, struct gt_sink *sink, struct gt_inputs *in,
+			size_t me, const gil_reader *r)
 {
 	int64_t pid = meta_number(r, "process.pid"), rank = meta_number(r, "rank");
 	const char *comm = gil_reader_meta(r, "process.comm");
-	unsigned int copy = choose_id(in, me, pid);
+	unsigned int copy = gt_inputs_choose_id(in, me, pid);
 	char rank_text[32] = "", copy_text[32] = "", name[160];
 	struct gt_sink_process p = {.id = in->list[me].id, .name = name, .order = (uint32_t)me};
 
@@ -507,7 +354,7 @@ static int run_timeline(gil_reader *r, struct gt_timeline *tl, const char *path)
 }
 
 /* Returns an outcome, or -errno where the conversion as a whole cannot go on. */
-static int convert(const struct gt_sink_ops *ops, struct gt_sink *sink, const struct inputs *in,
+static int convert(const struct gt_sink_ops *ops, struct gt_sink *sink, struct gt_inputs *in,
 		   size_t me)
 {
 	const char *path = in->list[me].path;
@@ -533,7 +380,7 @@ static int convert(const struct gt_sink_ops *ops, struct gt_sink *sink, const st
 }
 
 /* All inputs to the sink, which is finished. Counts outcomes; 0 or the first error. */
-static int convert_all(const struct gt_sink_ops *ops, const struct inputs *in, size_t counts[])
+static int convert_all(const struct gt_sink_ops *ops, struct gt_inputs *in, size_t counts[])
 {
 	struct gt_sink *sink;
 	int err = ops->create(output.fd, &sink), finished;
@@ -552,7 +399,7 @@ static int convert_all(const struct gt_sink_ops *ops, const struct inputs *in, s
 	return err ? err : finished;
 }
 
-static char *default_output(const struct inputs *in)
+static char *default_output(const struct gt_inputs *in)
 {
 	const char *path;
 	char *out;
@@ -567,26 +414,16 @@ static char *default_output(const struct inputs *in)
 	return asprintf(&out, "%.*s.json", (int)n, path) < 0 ? NULL : out;
 }
 
-/* Before an output is opened, whose name may come from an input that is not there. */
-static int any_is_there(const struct inputs *in)
-{
-	for (size_t i = 0; i < in->n; i++)
-		if (in->list[i].known)
-			return 1;
-	for (size_t i = 0; i < in->n; i++)
-		gt_error("%s: there is no such file, or it cannot be reached", in->list[i].path);
-	return 0;
-}
-
-static int run(const struct options *o, struct inputs *in)
+static int run(const struct options *o, struct gt_inputs *in)
 {
 	size_t counts[UNUSABLE + 1] = {0}, usable;
 	gt_autofree char *by_default = NULL;
-	int left_out = find_inputs(o, in);
+	int left_out = gt_inputs_add_all(in, o->args, o->nargs);
 	const char *path = o->output;
 	int err;
 
-	if (left_out < 0 || !any_is_there(in))
+	/* Before an output is opened, whose name may come from an input that is not there. */
+	if (left_out < 0 || !gt_inputs_any_is_there(in))
 		return EXIT_FAILED;
 	if (!path)
 		path = by_default = default_output(in);
@@ -605,7 +442,7 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		.options = arg_options, .parser = parse_option, .args_doc = "INPUT...", .doc = doc};
 	struct options o = {.log = GT_LOG_INFO};
-	struct inputs in = {0};
+	struct gt_inputs in = {0};
 	int status;
 
 	if (gt_fill_standard_fds())
@@ -619,7 +456,7 @@ int main(int argc, char **argv)
 	gt_log_setup("gil2trace", o.log);
 	handle_signals();
 	status = run(&o, &in);
-	free_inputs(&in);
+	gt_inputs_free(&in);
 	free(o.args);
 	return status;
 }

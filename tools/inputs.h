@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inputs.h - which files the converter reads: files and folders from the command line, each file
+ * once, each process under an id of its own. Owned by the caller, used by one thread.
+ */
+#ifndef GT_INPUTS_H
+#define GT_INPUTS_H
+
+#include <sys/stat.h>
+
+#include "base.h"
+#include "sink.h"
+
+struct gt_input {
+	char *path;
+	char id[GT_SINK_ID_MAX + 1]; /* set by gt_inputs_choose_id() */
+	int known;                   /* it is there: dev and ino are valid */
+	dev_t dev;
+	ino_t ino;
+};
+
+struct gt_inputs {
+	struct gt_input *list;
+	size_t n, size;
+};
+
+/*
+ * Adds files, and the *.gil files of folders by name; what is given twice counts once. Returns how
+ * many arguments had to be left out, or -ENOMEM; both logged.
+ */
+int gt_inputs_add_all(struct gt_inputs *in, const char *const *args, size_t n);
+void gt_inputs_free(struct gt_inputs *in);
+
+/* The input that is this file, by any path; NULL: none. */
+const struct gt_input *gt_inputs_find(const struct gt_inputs *in, const struct stat *st);
+
+/* Whether an input exists at all. Logs them where none does. */
+int gt_inputs_any_is_there(const struct gt_inputs *in);
+
+/*
+ * The id of an input's process: its pid, or else the file's name. A pid that an earlier input has,
+ * too (another host, or recorded twice), gets a number, so that the two are not mixed: returns it,
+ * 1 for the first.
+ */
+unsigned int gt_inputs_choose_id(struct gt_inputs *in, size_t me, int64_t pid);
+
+#endif
