@@ -7,8 +7,10 @@
 #include <link.h>
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 
 #include "log.h"
@@ -186,7 +188,7 @@ static int try_attach(const struct gt_attach_ops *ops)
 		return prog_fd;
 	dl_iterate_phdr(offset_of_try_here, set.offsets);
 	err = ops->attach(prog_fd, &set, &links);
-	gt_detach(all, 1);
+	gt_detach(all, 1, NULL, NULL);
 	return err;
 }
 
@@ -210,7 +212,7 @@ static int multi_try(const struct gt_attach_ops *ops)
 		return prog_fd;
 	dl_iterate_phdr(offset_of_try_here, set.offsets);
 	err = multi_attach(prog_fd, &set, &links);
-	gt_detach(all, 1);
+	gt_detach(all, 1, NULL, NULL);
 	return err == -EINVAL ? 0 : -EOPNOTSUPP;
 }
 
@@ -280,36 +282,65 @@ int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pi
 		if (err) {
 			gt_error("cannot attach %zu %sprobes to process %d (%s) by %s: %s", set.n,
 				 retprobe ? "return " : "", pid, path, ops->name, strerror(-err));
-			gt_detach(all, 1);
+			gt_detach(all, 1, NULL, NULL);
 			return err;
 		}
 	}
 	return 0;
 }
 
-static void *close_one(void *fd)
+#define CLOSE_AT_ONCE 32
+#define MEANWHILE_MS  20
+
+struct closing {
+	pthread_t thread;
+	int fd;
+	int done; /* an eventfd */
+};
+
+static void *close_one(void *arg)
 {
-	close((int)(intptr_t)fd);
+	const struct closing *c = arg;
+
+	close(c->fd);
+	(void)eventfd_write(c->done, 1);
 	return NULL;
 }
 
-void gt_detach(struct gt_links *const *links, size_t n)
+static void finish_closing(struct closing *c, size_t n, void (*meanwhile)(void *ctx), void *ctx)
 {
-	enum { AT_ONCE = 32 };
-	pthread_t threads[AT_ONCE];
+	struct pollfd done = {.fd = n ? c[0].done : -1, .events = POLLIN};
+
+	for (eventfd_t closed = 0, more; meanwhile && done.fd >= 0 && closed < n;) {
+		if (poll(&done, 1, MEANWHILE_MS) > 0 && !eventfd_read(done.fd, &more))
+			closed += more;
+		meanwhile(ctx);
+	}
+	while (n)
+		pthread_join(c[--n].thread, NULL);
+}
+
+void gt_detach(struct gt_links *const *links, size_t n, void (*meanwhile)(void *ctx), void *ctx)
+{
+	/* Without one, this only waits. */
+	gt_autoclose int done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct closing closing[CLOSE_AT_ONCE];
 	size_t running = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		while (links[i]->n) {
-			void *fd = (void *)(intptr_t)links[i]->fds[--links[i]->n];
+			struct closing *c = &closing[running];
 
-			if (pthread_create(&threads[running], NULL, close_one, fd))
-				close_one(fd);
-			else if (++running == AT_ONCE)
-				while (running)
-					pthread_join(threads[--running], NULL);
+			*c = (struct closing){.fd = links[i]->fds[--links[i]->n], .done = done};
+			if (pthread_create(&c->thread, NULL, close_one, c))
+				close(c->fd);
+			else
+				running++;
+			if (running == CLOSE_AT_ONCE) {
+				finish_closing(closing, running, meanwhile, ctx);
+				running = 0;
+			}
 		}
 	}
-	while (running)
-		pthread_join(threads[--running], NULL);
+	finish_closing(closing, running, meanwhile, ctx);
 }

@@ -41,8 +41,9 @@ int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pi
 
 /*
  * Detaches and empties the n sets of links. The kernel waits for a grace period at each close
- * (facts: 74 - 291 ms a link), so they are closed in parallel.
+ * (74 - 291 ms a link), so they are closed in parallel; meanwhile(ctx), if not NULL, is
+ * called again and again until that is done.
  */
-void gt_detach(struct gt_links *const *links, size_t n);
+void gt_detach(struct gt_links *const *links, size_t n, void (*meanwhile)(void *ctx), void *ctx);
 
 #endif

@@ -286,8 +286,8 @@ static void print_result(const struct gt_session_opts *opts, const struct gt_ses
 			"helps",
 			t->proc.pid, (unsigned long long)st->lost);
 	if (!st->events && !st->lost && !st->unwritten && t->end != GIL_END_ERROR)
-		gt_warn("process %d: the GIL did not change hands while it was recorded; a single "
-			"busy thread keeps it",
+		gt_warn("process %d: the GIL did not change hands while it was recorded: its "
+			"threads slept, or a single busy one kept it",
 			t->proc.pid);
 	if (t->foreign)
 		gt_debug("process %d: %llu signals on other condition variables left out",

@@ -211,6 +211,15 @@ static void drain(struct gt_session *s, struct gt_session_target *t)
 	}
 }
 
+static void drain_all(void *session)
+{
+	struct gt_session *s = session;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (s->targets[i].collector)
+			drain(s, &s->targets[i]);
+}
+
 /* Ends the recording of some targets at once: gates, probes, rings, files, in this order. */
 static void finish(struct gt_session *s, struct gt_session_target *const *which, size_t n,
 		   enum gil_end_reason reason)
@@ -226,10 +235,10 @@ static void finish(struct gt_session *s, struct gt_session_target *const *which,
 		if (slots)
 			slots[i] = which[i]->slot;
 		else
-			gt_tracer_detach(s->tracer, &which[i]->slot, 1);
+			gt_tracer_detach(s->tracer, &which[i]->slot, 1, drain_all, s);
 	}
 	if (slots)
-		gt_tracer_detach(s->tracer, slots, n);
+		gt_tracer_detach(s->tracer, slots, n, drain_all, s);
 	for (size_t i = 0; i < n; i++) {
 		struct gt_session_target *t = which[i];
 		uint64_t gap_begin_ns, lost;
@@ -426,8 +435,7 @@ static int loop(struct gt_session *s)
 				ended[n_ended++] = t;
 			}
 		}
-		/* Together: each removal of probes waits for a grace period, and no ring is read.
-		 */
+		/* Together: each removal of probes waits for a grace period. */
 		for (size_t i = 0; i < n_ended; i++)
 			if (ended[i]->collector)
 				ended[n_left++] = ended[i];

@@ -121,7 +121,7 @@ void gt_tracer_close(struct gt_tracer *t)
 	for (uint32_t i = 0; i < t->n_slots; i++) {
 		if (!t->slots[i].used)
 			continue;
-		gt_tracer_detach(t, &i, 1);
+		gt_tracer_detach(t, &i, 1, NULL, NULL);
 		gt_tracer_drop(t, i);
 	}
 	if (t->targets)
@@ -240,13 +240,14 @@ void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open)
 	__atomic_store_n(&t->targets[slot].on, open ? 1 : 0, __ATOMIC_RELEASE);
 }
 
-void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n)
+void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n,
+		      void (*meanwhile)(void *ctx), void *ctx)
 {
 	for (size_t i = 0; i < n; i++) {
 		gt_tracer_gate(t, slots[i], 0);
 		t->detaching[i] = &t->slots[slots[i]].links;
 	}
-	gt_detach(t->detaching, n);
+	gt_detach(t->detaching, n, meanwhile, ctx);
 }
 
 void gt_tracer_drop(struct gt_tracer *t, uint32_t slot)

@@ -41,8 +41,13 @@ int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_
 
 void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open);
 
-/* Removes the probes of n targets at once: about as long as for one. No hit runs afterwards. */
-void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n);
+/*
+ * Removes the probes of n targets at once: about as long as for one, some tenths of a second. No
+ * hit runs afterwards. Until then meanwhile(ctx), if not NULL, is called again and again: to read
+ * the other targets' rings.
+ */
+void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n,
+		      void (*meanwhile)(void *ctx), void *ctx);
 
 /* Gives up a target after gt_tracer_detach(): its unread records are gone. */
 void gt_tracer_drop(struct gt_tracer *t, uint32_t slot);
