@@ -116,7 +116,7 @@ static __always_inline int gil_index(struct gt_target *t, void *ring, struct gt_
 		goto foreign;
 	if (tell_gil(ring, of, n, addr, sure ? 0 : GT_REC_UNCONFIRMED))
 		return -2;
-	/* clang 18 drops a mask that changes nothing, and the verifier then misses it. */
+	/* clang drops a mask that changes nothing; verifiers up to 6.1 (clang 18: all) miss it. */
 	barrier_var(n);
 	n &= GT_MAX_GILS - 1;
 	t->gils[n].addr = addr;

@@ -59,9 +59,14 @@ struct gt_attach_ops {
 	int (*attach)(int prog_fd, const struct site_set *set, struct gt_links *out);
 };
 
-static int link_create(const struct link_create_attr *attr)
+/*
+ * The kernel refuses what is not zero behind the members that it knows, and padding as well as the
+ * rest of the union may hold anything: it is given only what lies before `end`.
+ */
+static int link_create(const struct link_create_attr *attr, const void *end)
 {
-	long fd = syscall(__NR_bpf, BPF_LINK_CREATE, attr, sizeof(*attr));
+	size_t size = (size_t)((const char *)end - (const char *)attr);
+	long fd = syscall(__NR_bpf, BPF_LINK_CREATE, attr, size);
 
 	return fd < 0 ? -errno : (int)fd;
 }
@@ -81,7 +86,7 @@ static int multi_attach(int prog_fd, const struct site_set *set, struct gt_links
 				.pid = (__u32)set->pid,
 			},
 	};
-	int fd = link_create(&attr);
+	int fd = link_create(&attr, &attr.uprobe_multi.pid + 1);
 
 	if (fd < 0)
 		return fd;
@@ -134,7 +139,7 @@ static int perf_attach(int prog_fd, const struct site_set *set, struct gt_links 
 		if (event_fd < 0)
 			return -errno;
 		attr.target_fd = (__u32)event_fd;
-		fd = link_create(&attr);
+		fd = link_create(&attr, &attr.perf_event + 1);
 		if (fd < 0)
 			return fd;
 		out->fds[out->n++] = fd;

@@ -332,8 +332,9 @@ static int read_answer(int fd, struct answer *a)
 	return 0;
 }
 
+/* *status: of the child, as waitpid(2) gives it; valid where an -EIO is returned. */
 static int run_child(int fd, const char *name, enum gt_probe_mode mode, int ident_only,
-		     struct answer *a)
+		     struct answer *a, int *status)
 {
 	gt_autoclose int rd = -1, wr = -1;
 	pid_t parent = getpid(), pid;
@@ -350,10 +351,23 @@ static int run_child(int fd, const char *name, enum gt_probe_mode mode, int iden
 		child(fd, wr, parent, name, mode, ident_only);
 	close(gt_steal_fd(&wr));
 	err = read_answer(rd, a);
-	kill(pid, SIGKILL); /* it has nothing left to do */
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+	kill(pid, SIGKILL); /* it has nothing left to do; changes nothing where it has died */
+	while (waitpid(pid, status, 0) < 0 && errno == EINTR)
 		;
 	return err;
+}
+
+static void explain(struct gt_sites *out, int status)
+{
+	snprintf(out->why, sizeof(out->why),
+		 "the process that reads it ended early (%s %d%s%s%s); it may take %d s of CPU "
+		 "time, "
+		 "%d s in all, and 2 GiB of memory",
+		 WIFSIGNALED(status) ? "signal" : "status",
+		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+		 WIFSIGNALED(status) ? " (" : "",
+		 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "",
+		 WIFSIGNALED(status) ? ")" : "", CPU_SECONDS, WALL_MS / 1000);
 }
 
 static int ask(int fd, const char *name, enum gt_probe_mode mode, int ident_only,
@@ -361,19 +375,16 @@ static int ask(int fd, const char *name, enum gt_probe_mode mode, int ident_only
 {
 	struct answer a = {0};
 	struct stat st;
-	int err;
+	int err, status = 0;
 
 	memset(out, 0, sizeof(*out));
 	if (fstat(fd, &st))
 		return -errno;
-	err = run_child(fd, name, mode, ident_only, &a);
+	err = run_child(fd, name, mode, ident_only, &a, &status);
 	if (!err && !is_valid(&a, (uint64_t)st.st_size))
 		err = -EIO;
 	if (err) {
-		snprintf(out->why, sizeof(out->why),
-			 "the process that reads it failed or ran out of "
-			 "its limits (%d s, 2 GiB)",
-			 CPU_SECONDS);
+		explain(out, status);
 		return err;
 	}
 	*out = a.sites;

@@ -33,17 +33,21 @@ struct gt_tracer {
 GT_PRINTF(2, 0)
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
-	char line[1024];
-	size_t len;
+	gt_autofree char *text = NULL;
+	char *rest, *line;
 
 	(void)level; /* what matters is reported by who called libbpf, with its object */
 	if (gt_log_max() < GT_LOG_DEBUG)
 		return 0;
-	vsnprintf(line, sizeof(line), fmt, ap);
-	len = strlen(line);
-	if (len && line[len - 1] == '\n')
-		line[len - 1] = '\0';
-	gt_debug("%s", line);
+	if (vasprintf(&text, fmt, ap) < 0) {
+		text = NULL;
+		return 0;
+	}
+	/* The verifier's log comes in one piece, and why it refuses stands in its last lines. */
+	rest = text;
+	while ((line = strsep(&rest, "\n")))
+		if (*line)
+			gt_debug("%s", line);
 	return 0;
 }
 

@@ -137,6 +137,17 @@ class Refusals(h.BpfTest):
         finally:
             own.communicate()
 
+    def test_a_back_end_that_the_kernel_does_not_have(self):
+        if "multi" in h.backends():
+            self.skipTest("this kernel has all")
+        with h.Workload(h.python()) as w:
+            folder = h.new_dir()
+            status, out, err = h.giltrace("-p", w.pid, "--backend=multi", "-d", "1", "-o", folder)
+            self.assertEqual((status, out), (h.NO_BPF, ""), err)
+            self.assertIn("uprobe_multi", err)
+            self.assertEqual(os.listdir(folder), [])
+            self.assertEqual(w.breakpoints(), 0)
+
     def test_functions_of_a_stripped_python(self):
         with h.Workload(h.python().stripped()) as w:
             self.refused(h.NOT_PYTHON, [r"\b%d\b" % w.pid, r"symbol"], "-p", w.pid,

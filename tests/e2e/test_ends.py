@@ -100,7 +100,7 @@ class Ends(h.BpfTest):
 
     def test_recorder_is_killed(self):
         """The file is good up to its last block, the target unharmed, nothing is left behind."""
-        for backend in ("multi", "perf"):
+        for backend in h.backends():
             with h.Recorder(self.work, "--backend=" + backend) as r:
                 objects = r.kernel_objects()
                 self.assertTrue([o for o in objects if o[0] == "prog"], objects)

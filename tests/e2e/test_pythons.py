@@ -93,6 +93,8 @@ class EveryPython(h.BpfTest):
         self.contend(py, "--backend=perf")
 
     def test_python_multi(self):
+        if "multi" not in h.backends():
+            self.skipTest("no uprobe_multi on this kernel")
         self.contend(h.python(), "--backend=multi")
 
     def each_interpreter_ends_under_load(self, py):

@@ -43,6 +43,8 @@ class OnlyTheTarget(h.BpfTest):
             self.assertGreaterEqual(rec.count(h.RELEASE, w.threads["stat-0"]), 300)
 
     def test_one_tracer_of_two_back_ends_each(self):
+        if "multi" not in h.backends():
+            self.skipTest("no uprobe_multi on this kernel")
         with h.Workload(h.python()) as a, h.Workload(h.python()) as b:
             for w in (a, b):
                 w.start_workers(stat=1)
@@ -60,7 +62,7 @@ class OnlyTheTarget(h.BpfTest):
                     self.assertGreaterEqual(rec.count(h.RELEASE, w.threads["stat-0"]), 1000)
 
     def test_a_forked_child_is_not_recorded(self):
-        for backend in ("multi", "perf"):
+        for backend in h.backends():
             with h.Workload(h.python()) as w:
                 w.quiesce()
                 with h.Recorder(w, "--backend=" + backend) as r:
@@ -174,7 +176,8 @@ class OddTargets(h.BpfTest):
     def test_a_process_that_becomes_another_program(self):
         """exec: another program, or the same one anew. The recording ends: its memory is gone."""
         py = h.python()
-        for again, backend in ((False, "multi"), (True, "multi"), (True, "perf")):
+        best = h.backends()[0]
+        for again, backend in sorted({(False, best), (True, best), (True, "perf")}):
             with h.Workload(py) as w:
                 w.start_workers(stat=1)
                 with h.Recorder(w, "--backend=" + backend) as r:
