@@ -162,15 +162,21 @@ static __always_inline int tell_lost(struct gt_target *t, void *ring, struct gt_
 	return 0;
 }
 
-/* The thread's place in the table: one of two, so that two threads seldom share one. */
+/* The thread's place in the table: one of four, so that threads seldom share one. */
 static __always_inline struct gt_seen *seen_of(struct gt_target *t, __u32 tid)
 {
-	struct gt_seen *first = &t->seen[tid & (GT_SEEN - 1)];
-	struct gt_seen *second = &t->seen[(tid & (GT_SEEN - 1)) ^ 1];
+	struct gt_seen *unused = 0;
+	__u32 i;
 
-	if (first->named == tid)
-		return first;
-	return second->named == tid || (first->named && !second->named) ? second : first;
+	for (i = 0; i < GT_SEEN_WAYS; i++) {
+		struct gt_seen *s = &t->seen[(tid & (GT_SEEN - 1)) ^ i];
+
+		if (s->named == tid)
+			return s;
+		if (!unused && !s->named)
+			unused = s;
+	}
+	return unused ? unused : &t->seen[tid & (GT_SEEN - 1)];
 }
 
 SEC("uprobe")

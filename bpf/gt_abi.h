@@ -16,6 +16,7 @@
 #define GT_MAX_GILS  16   /* GILs told apart in one process (3.12+: one per interpreter) */
 #define GT_GIL_OTHER 0xff /* all GILs beyond that */
 #define GT_SEEN      1024 /* slots of the per-process table of threads; a power of two */
+#define GT_SEEN_WAYS 4    /* places that a thread may have in it; a power of two */
 #define GT_COMM_LEN  16   /* TASK_COMM_LEN */
 
 /* What happened. The values are also those of the file (enum gil_kind). */
@@ -68,7 +69,10 @@ struct gt_gil {
 	__u32 pad;
 };
 
-/* What is known of a thread, at its id modulo GT_SEEN. Both are thread ids; 0: none. */
+/*
+ * What is known of a thread, near its id modulo GT_SEEN. Both are thread ids; 0: none. Where more
+ * than GT_SEEN_WAYS live threads share places, they are named, and their waits told, repeatedly.
+ */
 struct gt_seen {
 	__u32 named;   /* its GT_THREAD has been told */
 	__u32 waiting; /* its GT_WAIT has been told or counted as lost, and nothing came since */

@@ -8,6 +8,7 @@
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 need_root
 seconds=${1:-3}
+[[ $seconds =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "usage: demo.sh [SECONDS]"
 
 "$top/scripts/setup.sh"
 say "Building in $build"

@@ -266,7 +266,7 @@ uint32_t gt_attach_type(const struct gt_attach_ops *ops)
 }
 
 int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pid_t pid,
-	      uint32_t slot, const struct gt_sites *sites, uint8_t more_flags, struct gt_links *out)
+	      uint32_t slot, const struct gt_sites *sites, struct gt_links *out)
 {
 	struct gt_links *all[] = {out};
 
@@ -281,7 +281,7 @@ int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pi
 			if (!(s->flags & GT_SITE_RETURN) != !retprobe)
 				continue;
 			set.offsets[set.n] = s->offset;
-			set.cookies[set.n++] = GT_COOKIE(slot, s->kind, i, s->flags | more_flags);
+			set.cookies[set.n++] = GT_COOKIE(slot, s->kind, i, s->flags);
 		}
 		err = set.n ? ops->attach(prog_fd, &set, out) : 0;
 		if (err) {

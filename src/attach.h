@@ -36,13 +36,12 @@ struct gt_links {
  * cookies GT_COOKIE(slot, kind, site index, flags). All or nothing; logs failures.
  */
 int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pid_t pid,
-	      uint32_t slot, const struct gt_sites *sites, uint8_t more_flags,
-	      struct gt_links *out);
+	      uint32_t slot, const struct gt_sites *sites, struct gt_links *out);
 
 /*
- * Detaches and empties the n sets of links. The kernel waits for a grace period at each close
- * (74 - 291 ms a link), so they are closed in parallel; meanwhile(ctx), if not NULL, is
- * called again and again until that is done.
+ * Detaches and empties the n sets of links. The kernel waits for a grace period at each close, so
+ * they are closed by threads: those of uprobe_multi wait together, those of perf_event in a row.
+ * meanwhile(ctx), if not NULL, is called again and again until that is done.
  */
 void gt_detach(struct gt_links *const *links, size_t n, void (*meanwhile)(void *ctx), void *ctx);
 

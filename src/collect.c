@@ -50,7 +50,7 @@ struct gt_collector *gt_collect_new(struct gt_gilfile *file, const struct gt_pro
 
 static void add_event(struct gt_collector *c, const struct gil_event *ev)
 {
-	/* A failure is remembered by the file, and asked for at the next tick. */
+	/* A failed write is remembered by the file, and asked for at the next tick. */
 	(void)gt_gilfile_add(c->file, ev, c->lost_told);
 }
 
@@ -190,12 +190,9 @@ int gt_collect_tick(struct gt_collector *c, uint64_t mono_ns)
 	return gt_gilfile_error(c->file);
 }
 
-int gt_collect_clock(struct gt_collector *c)
+int gt_collect_clock(struct gt_collector *c, const struct gil_clock *sample)
 {
-	struct gil_clock sample;
-
-	gt_clock_sample(&sample);
-	return gt_gilfile_clock(c->file, &sample);
+	return gt_gilfile_clock(c->file, sample);
 }
 
 void gt_collect_stats(const struct gt_collector *c, uint64_t lost_total,

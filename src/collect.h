@@ -35,13 +35,13 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size);
 int gt_collect_tick(struct gt_collector *c, uint64_t mono_ns);
 
 /* Writes a clock sample. Returns the file's first error. */
-int gt_collect_clock(struct gt_collector *c);
+int gt_collect_clock(struct gt_collector *c, const struct gil_clock *sample);
 
 /*
  * After the last reading of the ring: a loss that no record has told of (lost_total and
  * gap_begin_ns from gt_tracer_lost()), the threads' last names, END. stop_mono_ns is when the
- * gate was shut; nothing in the file is later. Frees; fills *stats; returns the first error of
- * the file's life.
+ * gate was shut; nothing in the file is later, save hits that were under way. Frees; fills *stats;
+ * returns the first error of the file's life.
  */
 int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64_t stop_mono_ns,
 		      uint64_t lost_total, uint64_t gap_begin_ns, struct gt_collect_stats *stats);

@@ -439,6 +439,9 @@ static int add_sites(const struct gil *g, struct gt_sites *out)
 		return refuse(out, "take_gil was found, but not where it %s the lock",
 			      kinds[GT_ACQUIRE] ? "gives back" : "gets");
 	out->switch_cond = g->is_static ? 0 : (uint32_t)g->distance;
+	/* 3.6 has one GIL, whose two condition variables do not lead to each other. */
+	for (uint32_t i = 0; i < out->n && g->is_static; i++)
+		out->site[i].flags |= GT_SITE_NOARG;
 	remark(g, out);
 	return 0;
 }

@@ -31,10 +31,13 @@ const char *argp_program_version = "giltrace " GT_VERSION;
 static const char doc[] =
 	"Records who waits for, holds and releases the GIL of running CPython processes (3.6 and "
 	"later), without changing or restarting them. Needs root.\v"
-	"Recording goes on until the duration has passed, Ctrl-C or SIGTERM comes, or every "
-	"process "
-	"has ended. Each process gets a file GIL_<pid>_rank_<rank>.gil; an earlier file is never "
-	"overwritten. gil2trace turns files into a trace for MindStudio Insight and Perfetto.\n"
+	"Recording goes on until the duration has passed, Ctrl-C, SIGTERM or SIGHUP comes, or "
+	"every "
+	"process has ended. Each process gets a file GIL_<pid>_rank_<rank>.gil; where an earlier "
+	"one "
+	"has that name, _2, _3 and so on is added. gil2trace turns files into a trace for "
+	"MindStudio "
+	"Insight and Perfetto.\n"
 	"\n"
 	"Exit status (the greatest that applies):\n"
 	"  0  finished\n"
@@ -67,6 +70,7 @@ static const struct argp_option options[] = {
 	 "Write a newline to this inherited descriptor once recording has begun", 1},
 	{"verbose", 'v', NULL, 0, "Say more, including what libbpf says", 2},
 	{"quiet", 'q', NULL, 0, "Print errors only", 2},
+	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, 2}, /* what everybody tries first */
 	{0},
 };
 
@@ -127,6 +131,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	static const char *const probes[] = {"sites", "functions", NULL};
 	static const char *const backends[] = {"auto", "multi", "perf", NULL};
+	const long page_kib = sysconf(_SC_PAGESIZE) / 1024;
 	struct options *o = state->input;
 	long n;
 
@@ -136,12 +141,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (n == -E2BIG)
 			argp_error(state, "more than %d processes", PIDS_MAX);
 		else if (n)
-			argp_error(state, "-p wants process ids, not '%s'", arg);
+			argp_error(state, "-p wants process ids separated by commas, not '%s'",
+				   arg);
 		break;
 	case 'd':
 		o->session.duration_ns = parse_seconds(arg);
 		if (!o->session.duration_ns)
-			argp_error(state, "-d wants seconds above 0, not '%s'", arg);
+			argp_error(state, "-d wants a number of seconds above 0, not '%s'", arg);
 		break;
 	case 'o':
 		o->session.output_dir = arg;
@@ -160,9 +166,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_RING_SIZE:
 		n = number(arg, RING_KIB_MAX);
-		if (n < 4 || (n & (n - 1)))
-			argp_error(state, "--ring-size wants a power of two from 4 to %d, not '%s'",
-				   RING_KIB_MAX, arg);
+		if (n < page_kib || (n & (n - 1)))
+			argp_error(state,
+				   "--ring-size wants a power of two from %ld to %d, not '%s'",
+				   page_kib, RING_KIB_MAX, arg);
 		o->session.tracer.ring_bytes = (uint32_t)n * 1024;
 		break;
 	case OPT_READY_FD:
@@ -180,6 +187,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case 'q':
 		o->log = GT_LOG_ERROR;
+		break;
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 		break;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is no option; processes are named by -p", arg);
@@ -215,7 +225,7 @@ static int open_stop_fd(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* One descriptor per probe and three per process: take all that the hard limit gives. */
+/* Up to one descriptor per probe and five per process: take all that the hard limit gives. */
 static void raise_open_files(void)
 {
 	struct rlimit lim;

@@ -75,7 +75,10 @@ int gt_output_dir(const char *path)
 		if (fd < 0)
 			fd = -errno;
 	}
-	if (fd < 0)
+	if (fd == -ENOENT)
+		gt_error("cannot make output folder %s: the folder it is to lie in does not exist",
+			 path);
+	else if (fd < 0)
 		gt_error("cannot open or make output folder %s: %s", path, strerror(-fd));
 	return fd;
 }
@@ -83,9 +86,10 @@ int gt_output_dir(const char *path)
 int gt_output_file(int dir_fd, const char *dir_path, pid_t pid, uint32_t rank, char *name,
 		   size_t name_size)
 {
+	unsigned int nth;
 	int fd = -1;
 
-	for (unsigned int nth = 1; nth < 100000; nth++) {
+	for (nth = 1; nth < 100000; nth++) {
 		char suffix[16] = "";
 
 		if (nth > 1)
@@ -101,6 +105,9 @@ int gt_output_file(int dir_fd, const char *dir_path, pid_t pid, uint32_t rank, c
 		gt_error("cannot create %s/%s: %s", dir_path, name, strerror(-fd));
 		return fd;
 	}
+	if (nth > 1)
+		gt_info("an earlier recording of process %d is there; this one goes to %s/%s", pid,
+			dir_path, name);
 	give_to_sudo_user(fd, name);
 	return fd;
 }

@@ -292,12 +292,21 @@ int gt_proc_ended(const struct gt_proc *p)
 	return r > 0;
 }
 
-int gt_proc_replaced(const struct gt_proc *p)
+int gt_proc_memory_gone(const struct gt_proc *p)
 {
 	char c;
 
 	/* The descriptor holds the memory of the process, not the process; without it, no lines. */
 	return pread(p->mapsfd, &c, 1, 0) == 0;
+}
+
+int gt_proc_executed(const struct gt_proc *p)
+{
+	char c;
+	gt_autoclose int fd = gt_proc_memory_gone(p) ? open_at(p, "maps", 0) : -1;
+
+	/* A process that exits gives up its memory first and has none from then on. */
+	return fd >= 0 && read(fd, &c, 1) == 1;
 }
 
 /* A number that ends with the character `after`; *s then stands behind that. */

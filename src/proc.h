@@ -35,8 +35,11 @@ void gt_proc_close(struct gt_proc *p);
 /* 1 if it has ended (a zombie has). */
 int gt_proc_ended(const struct gt_proc *p);
 
-/* Has it executed another program since gt_proc_open(), or ended? */
-int gt_proc_replaced(const struct gt_proc *p);
+/* Has the memory that it had at gt_proc_open() gone, by an exec or an exit? */
+int gt_proc_memory_gone(const struct gt_proc *p);
+
+/* Has it executed another program since gt_proc_open()? 0 while it exits. */
+int gt_proc_executed(const struct gt_proc *p);
 
 /* An executable mapping of a file. */
 struct gt_map {

@@ -169,6 +169,12 @@ static int try_all(struct gt_pycache *c, const struct gt_proc *p, const struct g
 							       : "is it still running?");
 		return failed;
 	}
+	if (!n) {
+		gt_error("process %d (%s) shows no mapped file: it is a kernel thread, or its main "
+			 "thread has ended",
+			 (int)p->pid, p->comm);
+		return -ENOEXEC;
+	}
 	gt_error("process %d (%s): no CPython: none of its %zu mapped files exports "
 		 "PyEval_RestoreThread",
 		 (int)p->pid, p->comm, n);

@@ -85,8 +85,10 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 	struct gt_session *s = calloc(1, sizeof(*s));
 	int err = -ENOMEM;
 
-	if (!s)
+	if (!s) {
+		gt_error("out of memory");
 		return -ENOMEM;
+	}
 	s->opts = opts;
 	s->dir_fd = s->epoll_fd = s->tick_fd = s->deadline_fd = -1;
 	*out = s;
@@ -103,6 +105,7 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 			}
 		}
 	} else {
+		gt_error("out of memory");
 		worsen(s, GT_FAILED);
 	}
 	return s->n ? 0 : err;
@@ -211,13 +214,19 @@ static void drain(struct gt_session *s, struct gt_session_target *t)
 	}
 }
 
-static void drain_all(void *session)
+/* While probes are removed, which may take seconds: the other files must not fall behind. */
+static void keep_collecting(void *session)
 {
 	struct gt_session *s = session;
+	uint64_t mono_ns = gt_mono_ns();
 
-	for (size_t i = 0; i < s->n; i++)
-		if (s->targets[i].collector)
-			drain(s, &s->targets[i]);
+	for (size_t i = 0; i < s->n; i++) {
+		if (!s->targets[i].collector)
+			continue;
+		drain(s, &s->targets[i]);
+		/* A failed write is remembered, and asked for at the next tick or at the end. */
+		(void)gt_collect_tick(s->targets[i].collector, mono_ns);
+	}
 }
 
 /* Ends the recording of some targets at once: gates, probes, rings, files, in this order. */
@@ -225,20 +234,21 @@ static void finish(struct gt_session *s, struct gt_session_target *const *which,
 		   enum gil_end_reason reason)
 {
 	gt_autofree uint32_t *slots = calloc(n ? n : 1, sizeof(*slots));
-	uint64_t stop_mono_ns;
+	struct gil_clock stop;
 
 	for (size_t i = 0; i < n; i++)
 		gt_tracer_gate(s->tracer, which[i]->slot, 0);
-	stop_mono_ns = gt_mono_ns();
+	gt_clock_sample(&stop);
+	gt_status("removing probes from %zu process%s", n, n == 1 ? "" : "es");
 	for (size_t i = 0; i < n; i++) {
-		(void)gt_collect_clock(which[i]->collector);
+		(void)gt_collect_clock(which[i]->collector, &stop);
 		if (slots)
 			slots[i] = which[i]->slot;
 		else
-			gt_tracer_detach(s->tracer, &which[i]->slot, 1, drain_all, s);
+			gt_tracer_detach(s->tracer, &which[i]->slot, 1, keep_collecting, s);
 	}
 	if (slots)
-		gt_tracer_detach(s->tracer, slots, n, drain_all, s);
+		gt_tracer_detach(s->tracer, slots, n, keep_collecting, s);
 	for (size_t i = 0; i < n; i++) {
 		struct gt_session_target *t = which[i];
 		uint64_t gap_begin_ns, lost;
@@ -248,7 +258,7 @@ static void finish(struct gt_session *s, struct gt_session_target *const *which,
 		lost = gt_tracer_lost(s->tracer, t->slot, &gap_begin_ns);
 		t->foreign = gt_tracer_foreign(s->tracer, t->slot);
 		gt_tracer_drop(s->tracer, t->slot);
-		err = gt_collect_finish(t->collector, reason, stop_mono_ns, lost, gap_begin_ns,
+		err = gt_collect_finish(t->collector, reason, stop.mono_ns, lost, gap_begin_ns,
 					&t->stats);
 		t->collector = NULL;
 		t->end = reason;
@@ -346,6 +356,8 @@ static void show_status(struct gt_session *s, uint64_t mono_ns)
 {
 	uint64_t events = 0, lost = 0, since_ns = mono_ns - s->shown_mono_ns;
 	uint64_t tenths = (mono_ns - s->start_mono_ns) / (SECOND_NS / 10);
+	uint64_t all = s->opts->duration_ns / (SECOND_NS / 10);
+	char end[40] = "";
 
 	for (size_t i = 0; i < s->n; i++) {
 		struct gt_session_target *t = &s->targets[i];
@@ -358,8 +370,11 @@ static void show_status(struct gt_session *s, uint64_t mono_ns)
 		events += stats.events;
 		lost += stats.lost + stats.unwritten;
 	}
-	gt_status("%llu.%llu s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
-		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10,
+	if (all)
+		snprintf(end, sizeof(end), " of %llu.%llu", (unsigned long long)all / 10,
+			 (unsigned long long)all % 10);
+	gt_status("%llu.%llu%s s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
+		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10, end,
 		  (unsigned long long)((events - s->shown_events) * 1000 /
 				       (since_ns / 1000000 ? since_ns / 1000000 : 1)),
 		  (unsigned long long)events, (unsigned long long)lost);
@@ -371,8 +386,11 @@ static void tick(struct gt_session *s)
 {
 	uint64_t mono_ns = gt_mono_ns(), expirations;
 	int sample = mono_ns - s->last_clock_mono_ns >= SECOND_NS;
+	struct gil_clock now;
 
 	(void)!read(s->tick_fd, &expirations, sizeof(expirations));
+	if (sample)
+		gt_clock_sample(&now);
 	for (size_t i = 0; i < s->n; i++) {
 		struct gt_session_target *t = &s->targets[i];
 
@@ -380,10 +398,10 @@ static void tick(struct gt_session *s)
 			continue;
 		drain(s, t);
 		if (sample)
-			(void)gt_collect_clock(t->collector);
+			(void)gt_collect_clock(t->collector, &now);
 		if (gt_collect_tick(t->collector, mono_ns)) {
 			finish_one(s, t, GIL_END_ERROR);
-		} else if (gt_proc_replaced(&t->proc) && !gt_proc_ended(&t->proc)) {
+		} else if (gt_proc_executed(&t->proc)) {
 			gt_warn("process %d has executed another program; its recording ends here",
 				t->proc.pid);
 			finish_one(s, t, GIL_END_EXEC);
@@ -469,6 +487,7 @@ static int start_all(struct gt_session *s)
 int gt_session_record(struct gt_session *s)
 {
 	struct gt_tracer_opts opts = s->opts->tracer;
+	struct gil_clock start;
 	int err;
 
 	opts.max_targets = (uint32_t)s->n;
@@ -481,10 +500,11 @@ int gt_session_record(struct gt_session *s)
 	if (err)
 		return err;
 	err = prepare_loop(s);
+	gt_clock_sample(&start);
 	for (size_t i = 0; i < s->n && !err; i++)
 		if (s->targets[i].collector)
-			(void)gt_collect_clock(s->targets[i].collector);
-	s->start_mono_ns = s->last_clock_mono_ns = s->shown_mono_ns = gt_mono_ns();
+			(void)gt_collect_clock(s->targets[i].collector, &start);
+	s->start_mono_ns = s->last_clock_mono_ns = s->shown_mono_ns = start.mono_ns;
 	if (!err && s->opts->duration_ns) {
 		err = timer(&s->deadline_fd, s->opts->duration_ns, 0);
 		if (!err)
@@ -517,11 +537,6 @@ size_t gt_session_targets(const struct gt_session *s)
 const struct gt_session_target *gt_session_target(const struct gt_session *s, size_t i)
 {
 	return &s->targets[i];
-}
-
-const char *gt_session_backend(const struct gt_session *s)
-{
-	return s->tracer ? gt_tracer_backend(s->tracer) : NULL;
 }
 
 enum gt_status gt_session_status(const struct gt_session *s)

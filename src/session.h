@@ -53,7 +53,8 @@ struct gt_session;
 
 /*
  * Opens the processes and finds their sites. Processes that cannot be traced are logged, left out
- * and change gt_session_status(). -errno: nothing is left to trace, or out of memory.
+ * and change gt_session_status(). -errno: nothing is left to trace, or out of memory; *out is set
+ * then, too, if there was memory for it, so that the status can be asked for.
  * The options must outlive the session.
  */
 int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out);
@@ -63,7 +64,6 @@ int gt_session_record(struct gt_session *s);
 
 size_t gt_session_targets(const struct gt_session *s);
 const struct gt_session_target *gt_session_target(const struct gt_session *s, size_t i);
-const char *gt_session_backend(const struct gt_session *s); /* NULL before recording */
 enum gt_status gt_session_status(const struct gt_session *s);
 
 void gt_session_close(struct gt_session *s);

@@ -166,8 +166,7 @@ static int find_functions(int fd, const struct gt_image *img, const char *name,
 
 /* ---- in the child ---- */
 
-static int resolve(int fd, const char *name, enum gt_probe_mode mode, int ident_only,
-		   struct gt_sites *out)
+static int resolve(int fd, const char *name, enum gt_probe_mode mode, struct gt_sites *out)
 {
 	struct gt_image img;
 	const char *why;
@@ -190,7 +189,7 @@ static int resolve(int fd, const char *name, enum gt_probe_mode mode, int ident_
 		return -ENOENT;
 	}
 	err = gt_gilscan_identify(&img, name, out);
-	if (err || ident_only)
+	if (err)
 		return err;
 	if (mode == GT_PROBE_FUNCTIONS)
 		return find_functions(fd, &img, name, out);
@@ -244,8 +243,7 @@ static int keep_only(int fd, int out)
 	return 0;
 }
 
-static void child(int fd, int out, pid_t parent, const char *name, enum gt_probe_mode mode,
-		  int ident_only)
+static void child(int fd, int out, pid_t parent, const char *name, enum gt_probe_mode mode)
 {
 	static const int defaults[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGALRM, SIGBUS, SIGSEGV};
 	struct answer a = {0};
@@ -259,7 +257,7 @@ static void child(int fd, int out, pid_t parent, const char *name, enum gt_probe
 	unsetenv("DEBUGINFOD_URLS"); /* or libdwfl may ask the network */
 	if (keep_only(fd, out) || drop_privileges() || getppid() != parent)
 		_exit(1);
-	a.err = resolve(3, name, mode, ident_only, &a.sites);
+	a.err = resolve(3, name, mode, &a.sites);
 	/* The answer is shorter than a pipe's buffer (64 KiB): one write. */
 	_exit(write(4, &a, sizeof(a)) == (ssize_t)sizeof(a) ? 0 : 1);
 }
@@ -333,8 +331,8 @@ static int read_answer(int fd, struct answer *a)
 }
 
 /* *status: of the child, as waitpid(2) gives it; valid where an -EIO is returned. */
-static int run_child(int fd, const char *name, enum gt_probe_mode mode, int ident_only,
-		     struct answer *a, int *status)
+static int run_child(int fd, const char *name, enum gt_probe_mode mode, struct answer *a,
+		     int *status)
 {
 	gt_autoclose int rd = -1, wr = -1;
 	pid_t parent = getpid(), pid;
@@ -348,7 +346,7 @@ static int run_child(int fd, const char *name, enum gt_probe_mode mode, int iden
 	if (pid < 0)
 		return -errno;
 	if (!pid)
-		child(fd, wr, parent, name, mode, ident_only);
+		child(fd, wr, parent, name, mode);
 	close(gt_steal_fd(&wr));
 	err = read_answer(rd, a);
 	kill(pid, SIGKILL); /* it has nothing left to do; changes nothing where it has died */
@@ -370,8 +368,7 @@ static void explain(struct gt_sites *out, int status)
 		 WIFSIGNALED(status) ? ")" : "", CPU_SECONDS, WALL_MS / 1000);
 }
 
-static int ask(int fd, const char *name, enum gt_probe_mode mode, int ident_only,
-	       struct gt_sites *out)
+int gt_symres_file(int fd, const char *name, enum gt_probe_mode mode, struct gt_sites *out)
 {
 	struct answer a = {0};
 	struct stat st;
@@ -380,7 +377,7 @@ static int ask(int fd, const char *name, enum gt_probe_mode mode, int ident_only
 	memset(out, 0, sizeof(*out));
 	if (fstat(fd, &st))
 		return -errno;
-	err = run_child(fd, name, mode, ident_only, &a, &status);
+	err = run_child(fd, name, mode, &a, &status);
 	if (!err && !is_valid(&a, (uint64_t)st.st_size))
 		err = -EIO;
 	if (err) {
@@ -388,20 +385,7 @@ static int ask(int fd, const char *name, enum gt_probe_mode mode, int ident_only
 		return err;
 	}
 	*out = a.sites;
-	if (a.err || ident_only)
+	if (a.err)
 		return a.err;
 	return out->n ? 0 : -EIO;
-}
-
-int gt_symres_file(int fd, const char *name, enum gt_probe_mode mode, struct gt_sites *out)
-{
-	return ask(fd, name, mode, 0, out);
-}
-
-int gt_symres_is_python(int fd, const char *name)
-{
-	struct gt_sites sites;
-	int err = ask(fd, name, GT_PROBE_SITES, 1, &sites);
-
-	return err && err != -ENOENT ? err : sites.is_python;
 }

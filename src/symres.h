@@ -56,8 +56,4 @@ struct gt_sites {
  */
 int gt_symres_file(int fd, const char *name, enum gt_probe_mode mode, struct gt_sites *out);
 
-/* Does the file define PyEval_RestoreThread or, for a CPython 2, PyString_Type (.dynsym)? Same
- * child, same errors. 1 / 0. */
-int gt_symres_is_python(int fd, const char *name);
-
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "giltrace.skel.h"
 #include "log.h"
@@ -82,20 +83,35 @@ static int load(struct gt_tracer *t)
 	return 0;
 }
 
+/*
+ * BPF sees process ids of the root PID namespace, and what is here called a pid must be the same
+ * number. The root namespace's inode is PROC_PID_INIT_INO in every kernel since 3.8.
+ */
+static int check_pid_namespace(void)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) || st.st_ino == 0xEFFFFFFCu)
+		return 0;
+	gt_error("this is a PID namespace of its own (a container), where processes have other ids "
+		 "than the kernel tells; run giltrace on the host, with the host's pid");
+	return -ENOTSUP;
+}
+
 int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 {
 	struct gt_tracer *t =
 		calloc(1, sizeof(*t) + (size_t)opts->max_targets * sizeof(struct slot));
 	int err;
 
-	if (!t)
-		return -ENOMEM;
-	t->epoll_fd = -1;
-	t->detaching = calloc(opts->max_targets, sizeof(struct gt_links *));
-	if (!t->detaching) {
+	if (t)
+		t->detaching = calloc(opts->max_targets, sizeof(struct gt_links *));
+	if (!t || !t->detaching) {
+		gt_error("out of memory");
 		free(t);
 		return -ENOMEM;
 	}
+	t->epoll_fd = -1;
 	t->ring_bytes = opts->ring_bytes;
 	t->n_slots = opts->max_targets;
 	libbpf_set_print(print_libbpf);
@@ -105,6 +121,9 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 		gt_error("cannot create an epoll descriptor: %s", strerror(-err));
 		goto fail;
 	}
+	err = check_pid_namespace();
+	if (err)
+		goto fail;
 	t->ops = gt_attach_choose(opts->backend, &err);
 	if (!t->ops)
 		goto fail;
@@ -225,9 +244,8 @@ int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_
 	}
 	gt_proc_map_file(p, &py->map, path, sizeof(path));
 	err = gt_attach(t->ops, bpf_program__fd(t->skel->progs.gt_hit), path, p->pid, slot,
-			py->sites, py->sites->switch_cond ? 0 : GT_SITE_NOARG,
-			&t->slots[slot].links);
-	if (err && gt_proc_replaced(p)) {
+			py->sites, &t->slots[slot].links);
+	if (err && gt_proc_memory_gone(p)) {
 		gt_error("process %d has ended or executed another program meanwhile", p->pid);
 		err = -ESRCH;
 	}

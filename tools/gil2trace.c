@@ -25,20 +25,22 @@ static const char doc[] =
 	"INPUT is a .gil file, or a folder: then all *.gil files directly in it, by name. Several "
 	"files become several processes of one trace. Without --output, one file NAME.gil becomes "
 	"NAME.json beside it, and several become gil_trace.json in the current folder; OUT may be "
-	"- for standard output. The output appears under its name only when it is complete.\n"
+	"- for standard output. The output appears under its name only when it is complete, and "
+	"then replaces an earlier one.\n"
 	"\n"
 	"Exit status:\n"
 	"  0  everything was converted (events that were lost while recording are drawn as gaps)\n"
 	"  1  failed: nothing usable was written\n"
 	"  2  wrong usage\n"
-	"  3  written, but a damaged or unfinished part, or an input, was left out; a message "
-	"says where\n";
+	"  3  written, but a damaged or cut-off part, or an input, was left out; a message says "
+	"where\n";
 
 static const struct argp_option arg_options[] = {
 	{"input", 'i', "INPUT", 0, "The same as INPUT without an option; may be repeated", 0},
 	{"output", 'o', "OUT", 0, "File to write, or - for standard output", 0},
 	{"verbose", 'v', NULL, 0, "Say more about each input", 1},
 	{"quiet", 'q', NULL, 0, "Print warnings and errors only", 1},
+	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, 1}, /* what everybody tries first */
 	{0},
 };
 
@@ -58,6 +60,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		if (!*arg)
 			argp_error(state, "an INPUT is empty");
+		if (strlen(arg) > 5 && !strcmp(arg + strlen(arg) - 5, ".json"))
+			argp_error(state, "%s is no recording; did you mean -o %s?", arg, arg);
 		o->args[o->nargs++] = arg;
 		return 0;
 	case 'o':
@@ -70,6 +74,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'q':
 		o->log = GT_LOG_WARN;
+		return 0;
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 		return 0;
 	case ARGP_KEY_END:
 		if (!o->nargs)
@@ -282,9 +289,11 @@ static void report(const char *path, const gil_reader *r, const struct gt_timeli
 	const char *why = gil_reader_meta(r, "end.error");
 
 	if (!gil_reader_end_reason(r) && !gil_reader_problem(r))
-		gt_warn("%s: the recorder did not finish it; the last moments before that are "
-			"missing",
+		gt_warn("%s: the recorder was killed; what it had not written by then is missing, "
+			"about a second at most",
 			path);
+	if (!st->events)
+		gt_warn("%s: there is no GIL event in it", path);
 	if (gil_reader_end_reason(r) == GIL_END_ERROR)
 		gt_warn("%s: the recorder gave up%s%.256s", path, why ? ": " : "", why ? why : "");
 	if (!gil_reader_clocks(r) && st->events)
@@ -304,8 +313,8 @@ static void report(const char *path, const gil_reader *r, const struct gt_timeli
 		gt_warn("%s: for %" PRIu64 " of the lost events no gap is recorded: "
 			"a slice may be too long where they are missing",
 			path, lost - st->lost);
-	gt_debug("%s: %" PRIu64 " events; releases of what was no GIL: %" PRIu64, path, st->events,
-		 st->unconfirmed);
+	gt_debug("%s: %" PRIu64 " events; signals of other condition variables left out: %" PRIu64,
+		 path, st->events, st->unconfirmed);
 	gt_info("%s: %" PRIu64 " slices, %" PRIu32 " thread(s), %" PRIu32 " GIL(s), %" PRIu64
 		" lost, %" PRIu64 ".%03" PRIu64 " s",
 		path, st->spans[GT_SPAN_TAKE] + st->spans[GT_SPAN_HOLD] + st->spans[GT_SPAN_DROP],

@@ -146,6 +146,7 @@ int gt_inputs_any_is_there(const struct gt_inputs *in)
 		if (in->list[i].known)
 			return 1;
 	for (size_t i = 0; i < in->n; i++)
-		gt_error("%s: there is no such file, or it cannot be reached", in->list[i].path);
+		gt_error("%s: cannot be opened: there is no such file, or it cannot be reached",
+			 in->list[i].path);
 	return 0;
 }

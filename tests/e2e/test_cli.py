@@ -53,6 +53,7 @@ class Usage(unittest.TestCase):
             self.assertTrue(re.search(r"(?<![\w-])%s\b" % re.escape(option), out), option)
         self.assertIn("GILTRACE_DATA_DIR", out)
         self.assertTrue(all(len(line) <= 100 for line in out.splitlines()))
+        self.assertEqual(h.giltrace("-h"), (status, out, err))
 
     def test_version(self):
         status, out, err = h.giltrace("--version")
@@ -86,6 +87,21 @@ class Refusals(h.BpfTest):
         p.wait()
         self.refused(h.NO_TARGET, [r"\b%d\b" % p.pid], "-p", p.pid)
         self.refused(h.NO_TARGET, [r"\b%d\b" % p.pid], "-p", p.pid, "--dry-run")
+
+    def test_recorder_in_a_pid_namespace(self):
+        """The kernel tells other process ids than the ones used there: nothing would be seen."""
+        inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        if subprocess.run(inside + ["true"]).returncode:
+            self.skipTest("no PID namespace can be made here")
+        where = h.new_dir()
+        script = ("import os, subprocess, sys\n"
+                  "sys.exit(subprocess.call(sys.argv[1:] + ['-p', str(os.getpid())]))")
+        p = subprocess.run(inside + [h.python().path, "-c", script, h.tool("giltrace"), "-d",
+                                     "0.1", "-o", where],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(p.returncode, h.NO_BPF, p.stderr)
+        self.assertIn(b"run giltrace on the host", p.stderr)
+        self.assertEqual(os.listdir(where), [])
 
     def test_process_that_waits_for_its_parent(self):
         p = subprocess.Popen(["true"])

@@ -212,7 +212,8 @@ class Places(h.BpfTest):
             with open(first.files()[0], "rb") as f:
                 content = f.read()
             self.capture(w, dir=first.dir)
-            self.capture(w, dir=first.dir)
+            third = self.capture(w, dir=first.dir)
+            self.assertIn("this one goes to %s/GIL_%d_rank_0_3.gil" % (first.dir, w.pid), third.said)
             self.assertEqual(self.names(first.dir), ["GIL_%d_rank_0%s.gil" % (w.pid, n)
                                                      for n in ("", "_2", "_3")])
             with open(os.path.join(first.dir, "GIL_%d_rank_0.gil" % w.pid), "rb") as f:
@@ -316,6 +317,30 @@ class Places(h.BpfTest):
             p.wait(h.LIMIT)
         self.assertEqual(os.stat(victim).st_uid, 0)
         self.assertEqual(os.listdir(victim), [])
+
+    def test_the_back_end_is_chosen_by_trying(self):
+        names = {"multi": "uprobe_multi", "perf": "perf_event"}
+        with h.Workload(h.python()) as w:
+            self.assertEqual(self.capture(w).recording().meta["probe.backend"],
+                             names[h.backends()[0]])
+            for backend in h.backends():
+                r = self.capture(w, "--backend=" + backend)
+                self.assertEqual(r.recording().meta["probe.backend"], names[backend])
+
+    def test_the_converter_needs_no_privileges(self):
+        folder = h.new_dir()
+        os.chown(folder, 65534, 65534)
+        with h.Workload(h.python()) as w:
+            env = {"SUDO_UID": "65534", "SUDO_GID": "65534"}
+            path = self.capture(w, env=env, dir=folder).files()[0]
+        p = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                            "--bounding-set=-all", h.tool("gil2trace"), path],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(p.returncode, 0, p.stdout)
+        out = path[:-len("gil")] + "json"
+        self.assertEqual(os.stat(out).st_uid, 65534)
+        with open(out, "rb") as f:
+            self.assertFalse(h.rules().check(f.read()))
 
     def test_what_the_file_says_of_itself(self):
         with h.Workload(h.python(), env={"RANK": "7"}) as w:

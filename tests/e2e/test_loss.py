@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness as h  # noqa: E402
 
 ROUNDS = 20000
-TINY = "--ring-size=4"
+TINY = "--ring-size=%d" % (os.sysconf("SC_PAGESIZE") // 1024)
 BIG = "--ring-size=16384"
 
 
@@ -128,6 +128,24 @@ class Losses(h.BpfTest):
         self.assertGreater(rec.lost, ROUNDS)
         self.assertEqual(rec.end.reason, h.END_TARGET_EXIT)
         self.check_drawn(rec)
+
+    def test_each_target_has_a_ring_of_its_own(self):
+        """What one process loses is not lost by another of the same recorder."""
+        with h.Workload(h.python()) as calm:
+            calm.start_workers(stat=1)
+            with h.Recorder([self.work, calm], TINY) as r:
+                r.freeze()
+                self.load()
+                calm.do("run", limit=10)
+                calm.do("join")
+                calm.quiesce()
+                r.thaw()
+                self.assertEqual(r.stop(), h.LOSSES, r.text())
+                rec = r.recording(calm.pid)
+                self.assertGreater(r.recording(self.work.pid).lost, 0)
+            self.assert_sound(rec)
+            self.assertEqual(rec.lost, 0)
+            self.assertGreaterEqual(rec.count(h.RELEASE, calm.threads["stat-0"]), 10)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class SeveralTargets(h.BpfTest):
                 h.Workload(h.pythons()[-1].copy()) as c:
             for w in (a, b, c):
                 w.start_workers(cpu=1, stat=1)
-            with h.Recorder([a, b], "-p", c.pid) as r:
+            with h.Recorder([a, b], "--pid=%d" % c.pid) as r:
                 for w in (a, b, c):
                     w.do("run", limit=200)
                     w.do("join")
@@ -92,7 +92,7 @@ class SeveralTargets(h.BpfTest):
                     rec = r.recording(w.pid)
                     self.assert_sound(rec)
                     self.assertEqual(rec.tids(), {w.pid} | set(w.threads.values()))
-                    self.assertIn(os.path.basename(rec.path), r.text())
+                    self.assertIn(rec.result(), r.text())
                 trace = h.Trace(r.files())
                 self.assertEqual(len({s.pid for s in trace.slices}), 3)
                 self.assertEqual(len(trace.processes), 3)

@@ -285,6 +285,16 @@ class Output(Case):
         with open(self.path("a.json"), "rb") as f:
             self.assertEqual(f.read(), self.want)
 
+    def test_memory_does_not_grow_with_events(self):
+        self.make("meta process.pid 1\nclock 0\nrepeat 2000000 1us\nacquire 0 1\n"
+                  "release 500 1\ndone\nend 20s\n", "big.gil")
+
+        def limit():  # 4,000,000 events at 8 bytes each would fill it
+            resource.setrlimit(resource.RLIMIT_DATA, (32 << 20, 32 << 20))
+        with open(GIL2TRACE, "rb") as f:
+            sanitized = b"__asan_init" in f.read()  # reserves terabytes
+        self.run_it("big.gil", "-o", "/dev/null", preexec_fn=None if sanitized else limit)
+
     def test_signal_leaves_nothing(self):
         for count in (1000000, 4000000, 16000000):  # until it is not done before the signal comes
             self.make("meta process.pid 1\nclock 0\nrepeat %d 1us\nacquire 0 1\n"
@@ -318,8 +328,14 @@ class Options(Case):
             self.assertIn("gil2trace", self.run_it(*args, status=2))
         self.assertEqual(os.listdir(self.dir), ["a.gil"])
 
+    def test_trace_instead_of_a_recording(self):
+        self.make("contended", "a.gil")
+        self.assertIn("did you mean -o t.json?", self.run_it("a.gil", "t.json", status=2))
+        self.assertEqual(os.listdir(self.dir), ["a.gil"])
+
     def test_help_and_version(self):
-        for arg, pattern in (("--help", r"(?s)Exit status:.*0 .*1 .*2 .*3 "),
+        for arg, pattern in (("-h", r"(?s)Exit status:.*0 .*1 .*2 .*3 "),
+                             ("--help", r"(?s)Exit status:.*0 .*1 .*2 .*3 "),
                              ("--version", r"^gil2trace \d+\.\d+\.\d+\n$")):
             p = subprocess.run([GIL2TRACE, arg], stdout=subprocess.PIPE, check=True)
             self.assertRegex(p.stdout.decode(), pattern)

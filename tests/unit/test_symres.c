@@ -39,12 +39,12 @@ static void resolve_well(const char *path, enum gt_probe_mode mode, struct gt_si
 
 static int is_python(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), r;
+	static struct gt_sites sites;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	assert_true(fd >= 0);
-	r = gt_symres_is_python(fd, path);
+	gt_symres_file(fd, path, GT_PROBE_SITES, &sites);
 	close(fd);
-	return r;
+	return sites.is_python;
 }
 
 /* The child's answer is the same as that of a scan in this process. */
