@@ -220,18 +220,18 @@ def cycle_cost(opt, target, folder):
 
 def throughput(opt, target, folder):
     print("2. Throughput with giltrace, of that without; losses at the default buffer size; "
-          "%d rounds of %.1f s\n" % (opt.rounds, opt.seconds))
+          "%d rounds of %.1f s\n" % (opt.rounds, 4 * opt.seconds))
     print("   %-28s %-22s %14s %10s" % ("", "throughput, %", "events/s", "lost"))
     for label, kind, count in (("4 threads, CPU-bound", "cpu", 4), ("1 thread, os.stat", "stat", 1),
                                ("4 threads, os.stat", "stat", 4)):
-        ask = "threads %s %d %d" % (kind, count, opt.seconds * 1000)
+        ask = "threads %s %d %d" % (kind, count, 4 * opt.seconds * 1000)
         ratio, rate, lost_all = [], [], 0
         for _ in range(opt.rounds):
             plain = target.ask(ask)
             with Giltrace(opt.giltrace, target, "sites", folder) as g:
                 ratio.append(100 * target.ask(ask) / plain)
             events, lost = g.counts()
-            rate.append((events + lost) / opt.seconds)
+            rate.append((events + lost) / (4 * opt.seconds))
             lost_all += lost
         print("   %-28s %-22s %14.0f %10d" % (label, spread(ratio, "%.1f"),
                                               statistics.median(rate), lost_all), flush=True)
