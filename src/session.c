@@ -229,19 +229,46 @@ static void keep_collecting(void *session)
 	}
 }
 
-/* Ends the recording of some targets at once: gates, probes, rings, files, in this order. */
-static void finish(struct gt_session *s, struct gt_session_target *const *which, size_t n,
-		   enum gil_end_reason reason)
+/* Reads the rest of the target's ring, ends its file, and looks what became of both. */
+static void finish_file(struct gt_session *s, struct gt_session_target *t,
+			enum gil_end_reason reason, uint64_t stop_mono_ns)
 {
-	gt_autofree uint32_t *slots = calloc(n ? n : 1, sizeof(*slots));
-	struct gil_clock stop;
+	uint64_t gap_begin_ns, lost;
+	int err;
 
-	for (size_t i = 0; i < n; i++)
-		gt_tracer_gate(s->tracer, which[i]->slot, 0);
-	gt_clock_sample(&stop);
-	gt_status("removing probes from %zu process%s", n, n == 1 ? "" : "es");
+	drain(s, t);
+	lost = gt_tracer_lost(s->tracer, t->slot, &gap_begin_ns);
+	t->foreign = gt_tracer_foreign(s->tracer, t->slot);
+	err = gt_collect_finish(t->collector, reason, stop_mono_ns, lost, gap_begin_ns, &t->stats);
+	t->collector = NULL;
+	t->end = reason;
+	s->n_open--;
+	if (err) {
+		gt_error("cannot write %s/%s: %s; its recording ended there, and %llu events "
+			 "before that are missing",
+			 s->opts->output_dir, t->file, strerror(-err),
+			 (unsigned long long)t->stats.unwritten);
+		worsen(s, GT_NO_OUTPUT);
+	}
+	if (!err && faccessat(s->dir_fd, t->file, F_OK, AT_SYMLINK_NOFOLLOW)) {
+		gt_error("%s/%s: was removed or renamed while it was written: %s",
+			 s->opts->output_dir, t->file, strerror(errno));
+		worsen(s, GT_NO_OUTPUT);
+	}
+	if (t->stats.malformed) {
+		gt_error("process %d: %u records of the ring were not understood", t->proc.pid,
+			 t->stats.malformed);
+		worsen(s, GT_FAILED);
+	}
+	if (t->stats.lost)
+		worsen(s, GT_LOSSES);
+}
+
+static void detach(struct gt_session *s, struct gt_session_target *const *which, size_t n)
+{
+	gt_autofree uint32_t *slots = calloc(n, sizeof(*slots));
+
 	for (size_t i = 0; i < n; i++) {
-		(void)gt_collect_clock(which[i]->collector, &stop);
 		if (slots)
 			slots[i] = which[i]->slot;
 		else
@@ -249,41 +276,30 @@ static void finish(struct gt_session *s, struct gt_session_target *const *which,
 	}
 	if (slots)
 		gt_tracer_detach(s->tracer, slots, n, keep_collecting, s);
-	for (size_t i = 0; i < n; i++) {
-		struct gt_session_target *t = which[i];
-		uint64_t gap_begin_ns, lost;
-		int err;
+}
 
-		drain(s, t);
-		lost = gt_tracer_lost(s->tracer, t->slot, &gap_begin_ns);
-		t->foreign = gt_tracer_foreign(s->tracer, t->slot);
-		gt_tracer_drop(s->tracer, t->slot);
-		err = gt_collect_finish(t->collector, reason, stop.mono_ns, lost, gap_begin_ns,
-					&t->stats);
-		t->collector = NULL;
-		t->end = reason;
-		s->n_open--;
-		if (err) {
-			gt_error("cannot write %s/%s: %s; its recording ended there, and %llu "
-				 "events "
-				 "before that are missing",
-				 s->opts->output_dir, t->file, strerror(-err),
-				 (unsigned long long)t->stats.unwritten);
-			worsen(s, GT_NO_OUTPUT);
-		}
-		if (!err && faccessat(s->dir_fd, t->file, F_OK, AT_SYMLINK_NOFOLLOW)) {
-			gt_error("%s/%s: was removed or renamed while it was written: %s",
-				 s->opts->output_dir, t->file, strerror(errno));
-			worsen(s, GT_NO_OUTPUT);
-		}
-		if (t->stats.malformed) {
-			gt_error("process %d: %u records of the ring were not understood",
-				 t->proc.pid, t->stats.malformed);
-			worsen(s, GT_FAILED);
-		}
-		if (t->stats.lost)
-			worsen(s, GT_LOSSES);
-	}
+/*
+ * Ends the recording of n > 0 targets at once: gates, files, probes. The files come first because
+ * the removal of probes may take seconds.
+ */
+static void finish(struct gt_session *s, struct gt_session_target *const *which, size_t n,
+		   enum gil_end_reason reason)
+{
+	struct gil_clock stop;
+
+	for (size_t i = 0; i < n; i++)
+		gt_tracer_gate(s->tracer, which[i]->slot, 0);
+	gt_clock_sample(&stop);
+	for (size_t i = 0; i < n; i++)
+		(void)gt_collect_clock(which[i]->collector, &stop);
+	if (gt_tracer_settle(s->tracer, which[0]->slot))
+		detach(s, which, n);
+	for (size_t i = 0; i < n; i++)
+		finish_file(s, which[i], reason, stop.mono_ns);
+	gt_status("removing probes from %zu process%s", n, n == 1 ? "" : "es");
+	detach(s, which, n);
+	for (size_t i = 0; i < n; i++)
+		gt_tracer_drop(s->tracer, which[i]->slot);
 }
 
 static void finish_one(struct gt_session *s, struct gt_session_target *t,

@@ -262,6 +262,13 @@ void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open)
 	__atomic_store_n(&t->targets[slot].on, open ? 1 : 0, __ATOMIC_RELEASE);
 }
 
+/* maybe_wait_bpf_programs() in the kernel's syscall.c, since 4.15, for programs that do not sleep.
+ */
+int gt_tracer_settle(struct gt_tracer *t, uint32_t slot)
+{
+	return bpf_map_delete_elem(bpf_map__fd(t->skel->maps.rings), &slot) ? -errno : 0;
+}
+
 void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n,
 		      void (*meanwhile)(void *ctx), void *ctx)
 {

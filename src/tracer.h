@@ -3,9 +3,9 @@
  * tracer.h - the BPF side of a recording: the program, and for each target process its probes, its
  * ring and its counters. The only user of the skeleton. Used by one thread.
  *
- * Life of a target: add (probes attached, gate shut) -> gate open -> gate shut -> detach -> consume
- * once more -> drop. Records come through the target's callback, in the order of the ring, from
- * inside gt_tracer_consume().
+ * Life of a target: add (probes attached, gate shut) -> gate open -> gate shut -> settle -> consume
+ * once more -> detach -> drop. Records come through the target's callback, in the order of the
+ * ring, from inside gt_tracer_consume().
  */
 #ifndef GT_TRACER_H
 #define GT_TRACER_H
@@ -42,6 +42,13 @@ int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_
 void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open);
 
 /*
+ * Returns when no hit is under way any more that found a gate open which is shut now, in some
+ * milliseconds: the kernel waits for running programs when a map of maps loses an element, here
+ * the ring of `slot`, whose gate must be shut. -errno: only gt_tracer_detach() makes sure.
+ */
+int gt_tracer_settle(struct gt_tracer *t, uint32_t slot);
+
+/*
  * Removes the probes of n targets: some tenths of a second in all by uprobe_multi; by perf_event
  * the kernel takes about 80 ms for each probe, one after the other. No hit runs afterwards. Until
  * then meanwhile(ctx), if not NULL, is called again and again: to read the other targets' rings.
@@ -59,7 +66,7 @@ int gt_tracer_epoll_fd(const struct gt_tracer *t);
 int gt_tracer_consume(struct gt_tracer *t, uint32_t slot);
 
 /* Events that found no room in the ring, and the time of the first of those not yet told by a
- * GT_LOST record (0: none). Exact after gt_tracer_detach(). */
+ * GT_LOST record (0: none). Exact after gt_tracer_settle(). */
 uint64_t gt_tracer_lost(const struct gt_tracer *t, uint32_t slot, uint64_t *gap_begin_ns);
 
 /* Hits on condition variables that are no GIL's. */
