@@ -334,7 +334,8 @@ static int run(struct options *o)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {.options = options, .parser = parse, .doc = doc};
+	static const struct argp argp = {
+		.options = options, .parser = parse, .args_doc = "-p PID[,PID...]", .doc = doc};
 	static struct options o = {
 		.session = {.tracer.ring_bytes = RING_KIB_DEFAULT * 1024, .ready_fd = -1},
 		.log = GT_LOG_INFO,
