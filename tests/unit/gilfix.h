@@ -91,6 +91,14 @@ static inline void fix_clean(void)
 	fix_folder[0] = 0;
 }
 
+/* For cmocka_run_group_tests(). */
+static inline int fix_teardown(void **state)
+{
+	(void)state;
+	fix_clean();
+	return 0;
+}
+
 /* Compiles the fixture; `options` are separated by single spaces. */
 static inline void fix_build(const char *cc, const char *options, const char *name,
 			     char path[PATH_MAX])

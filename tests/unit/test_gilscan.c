@@ -541,13 +541,6 @@ static void test_pythons(void **state)
 	globfree(&g);
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	fix_clean();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -556,5 +549,5 @@ int main(void)
 		cmocka_unit_test(test_refused),     cmocka_unit_test(test_pythons),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, teardown);
+	return cmocka_run_group_tests(tests, NULL, fix_teardown);
 }

@@ -218,13 +218,6 @@ static void test_mutated(void **state)
 	fix_unmap(m);
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	fix_clean();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,5 +226,5 @@ int main(void)
 		cmocka_unit_test(test_mutated),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, teardown);
+	return cmocka_run_group_tests(tests, NULL, fix_teardown);
 }

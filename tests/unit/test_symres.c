@@ -384,13 +384,6 @@ static void test_no_python(void **state)
 	gt_pycache_free(cache);
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	fix_clean();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,5 +394,5 @@ int main(void)
 		cmocka_unit_test(test_live_python), cmocka_unit_test(test_no_python),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, teardown);
+	return cmocka_run_group_tests(tests, NULL, fix_teardown);
 }
