@@ -55,6 +55,15 @@ class Usage(unittest.TestCase):
         self.assertTrue(all(len(line) <= 100 for line in out.splitlines()))
         self.assertEqual(h.giltrace("-h"), (status, out, err))
 
+    def test_statuses_are_documented_alike(self):
+        with open(os.path.join(h.TESTS, "..", "README.md")) as f:
+            rows = [line.split("|") for line in f if re.match(r"\| \d \|", line)]
+        for name, column in (("giltrace", 2), ("gil2trace", 3)):
+            out = subprocess.run([h.tool(name), "--help"], stdout=subprocess.PIPE,
+                                 check=True).stdout.decode()
+            listed = re.findall(r"(?m)^  (\d)  ", out[out.index("Exit status"):])
+            self.assertEqual(listed, [row[1].strip() for row in rows if row[column].strip()])
+
     def test_version(self):
         status, out, err = h.giltrace("--version")
         self.assertEqual((status, err), (h.OK, ""))

@@ -129,6 +129,18 @@ class Losses(h.BpfTest):
         self.assertEqual(rec.end.reason, h.END_TARGET_EXIT)
         self.check_drawn(rec)
 
+    def test_the_reader_is_not_woken_for_each_event(self):
+        """A wake-up costs the traced thread several times as much as all the rest of a hit."""
+        with h.Recorder(self.work, BIG) as r:
+            def slept():
+                return int(r.status(r"^voluntary_ctxt_switches:\s+(\d+)").group(1))
+            before = slept()
+            self.rounds(ROUNDS)
+            times = slept() - before
+            self.assertEqual(r.stop(), h.OK, r.text())
+            self.assertGreater(r.recording().total(), 2 * ROUNDS)
+        self.assertLess(times, ROUNDS / 20)
+
     def test_each_target_has_a_ring_of_its_own(self):
         """What one process loses is not lost by another of the same recorder."""
         with h.Workload(h.python()) as calm:
