@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gilfile_codec.h - GIL_CODEC_DELTA: the encoding of events in a block, both directions, so that
- * they stay in step. Private to gilfile_write.c and gilfile_read.c. docs/file-format.md specifies
- * it. No allocation, no state beyond the two structs; a block depends on no other block.
+ * gilfile_codec.h - the encoding of blocks, plain ones and GIL_CODEC_DELTA (events), both
+ * directions, so that they stay in step. Private to gilfile_write.c and gilfile_read.c.
+ * docs/file-format.md specifies it. No allocation, no state beyond the two structs for events; a
+ * block depends on no other block.
  */
 #ifndef GT_GILFILE_CODEC_H
 #define GT_GILFILE_CODEC_H
@@ -19,11 +20,24 @@
 #define GT_KIND_OWN_FIELDS 8  /* kinds from here on have fields of their own, behind a length */
 #define GT_RECORD_MAX      64 /* bytes the encoder writes at most for one record */
 
-/* Kinds that this version knows; 1 .. 6 are events, the others tell about them. */
-#define GT_KINDS_KNOWN                                                                             \
+#define GT_KINDS_EVENTS                                                                            \
 	(1u << GIL_WAIT | 1u << GIL_ACQUIRE | 1u << GIL_RELEASE | 1u << GIL_YIELD |                \
-	 1u << GIL_TAKE | 1u << GIL_DROPPED | 1u << GIL_THREAD | 1u << GIL_GIL | 1u << GIL_LOST)
-#define GT_KINDS_EVENTS (GT_KINDS_KNOWN & 0xff)
+	 1u << GIL_TAKE | 1u << GIL_DROPPED)
+#define GT_KINDS_KNOWN                                                                             \
+	(GT_KINDS_EVENTS | 1u << GIL_THREAD | 1u << GIL_GIL | 1u << GIL_LOST | 1u << GIL_BEFORE |  \
+	 1u << GIL_EXIT | 1u << GIL_LEFT)
+
+/*
+ * What goes in and comes out. GIL_FORCED does neither: the writer makes it of a release, and the
+ * reader joins it to that again.
+ */
+static inline int gt_is_known(const struct gil_event *ev)
+{
+	if (ev->kind > GT_TAG_KIND || !(GT_KINDS_KNOWN >> ev->kind & 1))
+		return 0;
+	return ev->kind != GIL_BEFORE || ev->before.state == GIL_BEFORE_WAITING ||
+	       ev->before.state == GIL_BEFORE_HOLDING;
+}
 
 /*
  * For fuzzing and tests: as gil_reader_open(), on a descriptor of a regular file (or memfd),
@@ -70,6 +84,135 @@ static inline uint64_t gt_zigzag(uint64_t delta)
 static inline uint64_t gt_unzigzag(uint64_t v)
 {
 	return v >> 1 ^ (0 - (v & 1));
+}
+
+/* ---- block headers and plain payloads ---- */
+
+#define GT_CLOCK_SIZE 40
+#define GT_SITE_HEAD  11 /* of an entry of SITES, before the text */
+#define GT_END_SIZE   20
+
+struct gt_block {
+	uint64_t off; /* of the header in the file; not encoded */
+	uint16_t type;
+	uint8_t codec;
+	uint32_t size, count;
+	uint64_t seq, first_ns, last_ns, lost_total;
+	uint32_t payload_crc;
+};
+
+/* All but the CRC of the header itself, which are its last four bytes. */
+static inline void gt_block_put(uint8_t *h, const struct gt_block *b)
+{
+	gt_put_le32(h, GIL_BLOCK_MAGIC);
+	gt_put_le16(h + 4, b->type);
+	h[6] = b->codec;
+	h[7] = 0;
+	gt_put_le32(h + 8, b->size);
+	gt_put_le32(h + 12, b->count);
+	gt_put_le64(h + 16, b->seq);
+	gt_put_le64(h + 24, b->first_ns);
+	gt_put_le64(h + 32, b->last_ns);
+	gt_put_le64(h + 40, b->lost_total);
+	gt_put_le32(h + 48, b->payload_crc);
+}
+
+static inline int gt_block_has_times(const struct gt_block *b)
+{
+	return (b->type == GIL_BLOCK_EVENTS || b->type == GIL_BLOCK_CLOCK) && b->count;
+}
+
+/* Of a header whose magic and CRC are right. Returns NULL or what is wrong with it. */
+static inline const char *gt_block_get(const uint8_t *h, struct gt_block *b)
+{
+	b->type = gt_get_le16(h + 4);
+	b->codec = h[6];
+	b->size = gt_get_le32(h + 8);
+	b->count = gt_get_le32(h + 12);
+	b->seq = gt_get_le64(h + 16);
+	b->first_ns = gt_get_le64(h + 24);
+	b->last_ns = gt_get_le64(h + 32);
+	b->lost_total = gt_get_le64(h + 40);
+	b->payload_crc = gt_get_le32(h + 48);
+	if (b->size > GIL_BLOCK_PAYLOAD_MAX)
+		return "its size is beyond the limit";
+	if (b->first_ns > b->last_ns || b->last_ns >= GIL_TIME_MAX ||
+	    (gt_block_has_times(b) && !b->first_ns))
+		return "its times are impossible";
+	return NULL;
+}
+
+static inline uint8_t *gt_string_put(uint8_t *p, const char *s)
+{
+	size_t n = strlen(s);
+
+	p = gt_varint_put(p, n);
+	memcpy(p, s, n);
+	return p + n;
+}
+
+/* As for gt_varint_get(), 10 bytes must be readable. Returns NULL or what is wrong. */
+static inline const char *gt_string_get(const uint8_t **p, const uint8_t *end, const uint8_t **s,
+					size_t *len)
+{
+	uint64_t n;
+
+	*p = gt_varint_get(*p, &n);
+	if (!*p || *p > end || n > (uint64_t)(end - *p))
+		return "a string is longer than its block";
+	if (memchr(*p, 0, n))
+		return "a string holds a NUL";
+	*s = *p;
+	*len = n;
+	*p += n;
+	return NULL;
+}
+
+static inline uint8_t *gt_site_put(uint8_t *p, const struct gil_site *s)
+{
+	size_t len = strnlen(s->how, GIL_SITE_HOW_MAX - 1);
+
+	gt_put_le64(p, s->offset);
+	p[8] = s->kind;
+	p[9] = s->flags;
+	p[10] = (uint8_t)len;
+	memcpy(p + GT_SITE_HEAD, s->how, len);
+	return p + GT_SITE_HEAD + len;
+}
+
+/* *s is all 0 before. Returns NULL or what is wrong. */
+static inline const char *gt_site_get(const uint8_t **p, const uint8_t *end, struct gil_site *s)
+{
+	const uint8_t *e = *p;
+
+	if (end - e < GT_SITE_HEAD || end - e - GT_SITE_HEAD < e[10])
+		return "a site is longer than its block";
+	if (memchr(e + GT_SITE_HEAD, 0, e[10]))
+		return "a site's text holds a NUL";
+	s->offset = gt_get_le64(e);
+	s->kind = e[8];
+	s->flags = e[9];
+	memcpy(s->how, e + GT_SITE_HEAD, e[10] < sizeof(s->how) ? e[10] : sizeof(s->how) - 1);
+	*p += GT_SITE_HEAD + e[10];
+	return NULL;
+}
+
+static inline void gt_clock_put(uint8_t *p, const struct gil_clock *c)
+{
+	gt_put_le64(p, c->mono_ns);
+	gt_put_le64(p + 8, c->raw_ns);
+	gt_put_le64(p + 16, c->unix_ns);
+	gt_put_le64(p + 24, c->boot_ns);
+	gt_put_le64(p + 32, c->error_ns);
+}
+
+static inline void gt_clock_get(const uint8_t *p, struct gil_clock *c)
+{
+	c->mono_ns = gt_get_le64(p);
+	c->raw_ns = gt_get_le64(p + 8);
+	c->unix_ns = gt_get_le64(p + 16);
+	c->boot_ns = gt_get_le64(p + 24);
+	c->error_ns = gt_get_le64(p + 32);
 }
 
 /* ---- encoder ---- */
@@ -134,6 +277,9 @@ static inline uint8_t *gt_encode_own_fields(uint8_t *p, const struct gil_event *
 					     : 0);
 		p = gt_varint_put(p, ev->lost.count);
 		break;
+	case GIL_BEFORE:
+		*p++ = ev->before.state;
+		break;
 	}
 	*len = (uint8_t)(p - len - 1);
 	return p;
@@ -197,6 +343,7 @@ struct gt_decoder {
 	uint64_t mono_ns;
 	uint32_t tid;
 	uint8_t gil;
+	uint8_t kind; /* of the record before; 0: none in this block */
 	uint8_t site[GT_TAG_KIND + 1];
 	uint32_t tids[GIL_BLOCK_THREADS_MAX];
 };
@@ -246,6 +393,11 @@ static inline const char *gt_decode_own_fields(struct gt_decoder *d, struct gil_
 		ev->lost.begin_mono_ns = ev->mono_ns - v;
 		p = gt_varint_get(p, &ev->lost.count);
 		return p && p <= end ? NULL : "its fields (a loss) are wrong";
+	case GIL_BEFORE:
+		if (p >= end)
+			return "its fields (a state) are wrong";
+		ev->before.state = *p;
+		return NULL;
 	}
 	return NULL;
 }
@@ -270,6 +422,8 @@ static inline const char *gt_decode_thread(struct gt_decoder *d)
 /* The next record (left > 0), of any kind. Returns NULL, or what is wrong with it. */
 static inline const char *gt_decode(struct gt_decoder *d, struct gil_event *ev)
 {
+	uint8_t kind_before = d->kind, gil_before = d->gil;
+	uint32_t tid_before = d->tid;
 	const char *wrong;
 	uint8_t tag = *d->p++;
 	uint8_t kind = tag & GT_TAG_KIND;
@@ -299,6 +453,10 @@ static inline const char *gt_decode(struct gt_decoder *d, struct gil_event *ev)
 	ev->gil = d->gil;
 	ev->site = d->site[kind];
 	ev->unconfirmed = 0;
+	/* GIL_FORCED belongs to the release right behind it, if to anything. */
+	ev->forced = kind == GIL_RELEASE && kind_before == GIL_FORCED && d->tid == tid_before &&
+		     d->gil == gil_before && !delta;
+	d->kind = kind;
 	return kind < GT_KIND_OWN_FIELDS ? NULL : gt_decode_own_fields(d, ev);
 }
 

@@ -17,15 +17,6 @@
 
 #define STEP_MIN_NS 1000000 /* clock samples themselves are off by less */
 
-struct block {
-	uint64_t off; /* of its header in the file */
-	uint16_t type;
-	uint8_t codec;
-	uint32_t size, count;
-	uint64_t first_ns, last_ns, lost_total;
-	uint32_t payload_crc;
-};
-
 struct meta {
 	char *key, *value; /* one allocation, at key */
 };
@@ -37,22 +28,22 @@ struct extent {
 
 struct gil_reader {
 	int fd;
+	unsigned int minor;
 	uint64_t size;  /* of the file when it was opened */
 	uint64_t start; /* of the first block */
 	uint64_t end;   /* of what is good, as far as is known */
 
 	/* where gil_reader_next() stands */
 	uint64_t next_off, next_seq;
-	struct block current; /* that of the decoder */
+	struct gt_block current; /* that of the decoder */
 	struct extent passed;
 	struct gt_decoder dec;
 
 	/* what the scan has found */
 	struct extent extent;
 	int64_t unix_offset; /* unix_ns - mono_ns; 0 without clock samples */
-	int end_reason;
+	int end_reason;      /* 0: no END block */
 	int events_seen;
-	int ended; /* by an END block */
 	struct meta *meta;
 	size_t nmeta, meta_bytes;
 	struct gil_site *sites;
@@ -118,14 +109,10 @@ static int read_exactly(gil_reader *r, uint64_t off, void *buf, size_t n)
 	return 0;
 }
 
-static int has_times(const struct block *b)
-{
-	return (b->type == GIL_BLOCK_EVENTS || b->type == GIL_BLOCK_CLOCK) && b->count;
-}
-
-static int read_block_header(gil_reader *r, uint64_t off, uint64_t seq, struct block *b)
+static int read_block_header(gil_reader *r, uint64_t off, uint64_t seq, struct gt_block *b)
 {
 	uint8_t h[GIL_BLOCK_HEADER_SIZE];
+	const char *wrong;
 	int err;
 
 	if (r->size - off < sizeof(h))
@@ -137,30 +124,18 @@ static int read_block_header(gil_reader *r, uint64_t off, uint64_t seq, struct b
 		return damaged(r, off, seq, "no block begins here");
 	if (gt_get_le32(h + 52) != crc32(0, h, 52))
 		return damaged(r, off, seq, "the checksum of its header does not match");
-	if (gt_get_le64(h + 16) != seq)
+	b->off = off;
+	wrong = gt_block_get(h, b);
+	if (b->seq != seq)
 		return damaged(r, off, seq, "its number is out of sequence");
-	*b = (struct block){
-		.off = off,
-		.type = gt_get_le16(h + 4),
-		.codec = h[6],
-		.size = gt_get_le32(h + 8),
-		.count = gt_get_le32(h + 12),
-		.first_ns = gt_get_le64(h + 24),
-		.last_ns = gt_get_le64(h + 32),
-		.lost_total = gt_get_le64(h + 40),
-		.payload_crc = gt_get_le32(h + 48),
-	};
-	if (b->size > GIL_BLOCK_PAYLOAD_MAX)
-		return damaged(r, off, seq, "its size is beyond the limit");
-	if (b->first_ns > b->last_ns || b->last_ns >= GIL_TIME_MAX ||
-	    (has_times(b) && !b->first_ns))
-		return damaged(r, off, seq, "its times are impossible");
+	if (wrong)
+		return damaged(r, off, seq, wrong);
 	if (b->size > r->size - off - sizeof(h))
 		return cut_short(r, off, seq);
 	return 0;
 }
 
-static int read_payload(gil_reader *r, const struct block *b, uint64_t seq)
+static int read_payload(gil_reader *r, const struct gt_block *b, uint64_t seq)
 {
 	int err = read_exactly(r, b->off + GIL_BLOCK_HEADER_SIZE, r->payload, b->size);
 
@@ -171,10 +146,10 @@ static int read_payload(gil_reader *r, const struct block *b, uint64_t seq)
 	return 0;
 }
 
-static void extend(struct extent *e, const struct block *b)
+static void extend(struct extent *e, const struct gt_block *b)
 {
 	e->lost_total = b->lost_total;
-	if (!has_times(b))
+	if (!gt_block_has_times(b))
 		return;
 	if (!e->first_ns || b->first_ns < e->first_ns)
 		e->first_ns = b->first_ns;
@@ -188,23 +163,7 @@ static void extend(struct extent *e, const struct block *b)
 
 static const char *const no_memory = "there is no memory for what it holds";
 
-static const char *take_string(const uint8_t **p, const uint8_t *end, const uint8_t **s,
-			       size_t *len)
-{
-	uint64_t n;
-
-	*p = gt_varint_get(*p, &n);
-	if (!*p || *p > end || n > (uint64_t)(end - *p))
-		return "a string is longer than its block";
-	if (memchr(*p, 0, n))
-		return "a string holds a NUL";
-	*s = *p;
-	*len = n;
-	*p += n;
-	return NULL;
-}
-
-static const char *parse_meta(gil_reader *r, const struct block *b)
+static const char *parse_meta(gil_reader *r, const struct gt_block *b)
 {
 	const uint8_t *p = r->payload, *end = p + b->size;
 
@@ -218,11 +177,11 @@ static const char *parse_meta(gil_reader *r, const struct block *b)
 	for (uint32_t i = 0; i < b->count; i++) {
 		const uint8_t *key, *value;
 		size_t klen, vlen;
-		const char *wrong = take_string(&p, end, &key, &klen);
+		const char *wrong = gt_string_get(&p, end, &key, &klen);
 		char *copy;
 
 		if (!wrong)
-			wrong = take_string(&p, end, &value, &vlen);
+			wrong = gt_string_get(&p, end, &value, &vlen);
 		if (wrong)
 			return wrong;
 		copy = calloc(1, klen + vlen + 2);
@@ -235,7 +194,7 @@ static const char *parse_meta(gil_reader *r, const struct block *b)
 	return NULL;
 }
 
-static const char *parse_sites(gil_reader *r, const struct block *b)
+static const char *parse_sites(gil_reader *r, const struct gt_block *b)
 {
 	const uint8_t *p = r->payload, *end = p + b->size;
 
@@ -246,38 +205,22 @@ static const char *parse_sites(gil_reader *r, const struct block *b)
 	if (!r->sites)
 		return no_memory;
 	for (uint32_t i = 0; i < b->count; i++) {
-		struct gil_site *s = &r->sites[r->nsites];
-		size_t len;
+		const char *wrong = gt_site_get(&p, end, &r->sites[r->nsites]);
 
-		if (end - p < 11 || end - p - 11 < p[10])
-			return "a site is longer than its block";
-		if (memchr(p + 11, 0, p[10]))
-			return "a site's text holds a NUL";
-		len = p[10] < sizeof(s->how) ? p[10] : sizeof(s->how) - 1;
-		s->offset = gt_get_le64(p);
-		s->kind = p[8];
-		s->flags = p[9];
-		memcpy(s->how, p + 11, len);
-		p += 11 + p[10];
+		if (wrong)
+			return wrong;
 		r->nsites++;
 	}
 	return NULL;
 }
 
-static const char *parse_clock(gil_reader *r, const struct block *b)
+static const char *parse_clock(gil_reader *r, const struct gt_block *b)
 {
-	const uint8_t *p = r->payload;
 	struct gil_clock c;
 
-	if (b->size < 40 || b->count != 1)
+	if (b->size < GT_CLOCK_SIZE || b->count != 1)
 		return "a clock sample has the wrong size";
-	c = (struct gil_clock){
-		.mono_ns = gt_get_le64(p),
-		.raw_ns = gt_get_le64(p + 8),
-		.unix_ns = gt_get_le64(p + 16),
-		.boot_ns = gt_get_le64(p + 24),
-		.error_ns = gt_get_le64(p + 32),
-	};
+	gt_clock_get(r->payload, &c);
 	if (c.mono_ns != b->first_ns || c.mono_ns != b->last_ns || c.raw_ns >= GIL_TIME_MAX ||
 	    c.unix_ns >= GIL_TIME_MAX || c.boot_ns >= GIL_TIME_MAX || c.error_ns >= GIL_TIME_MAX)
 		return "a clock sample is impossible";
@@ -297,21 +240,20 @@ static const char *parse_clock(gil_reader *r, const struct block *b)
 	return NULL;
 }
 
-static const char *parse_end(gil_reader *r, const struct block *b)
+static const char *parse_end(gil_reader *r, const struct gt_block *b)
 {
 	uint32_t reason = gt_get_le32(r->payload);
 
-	if (b->size < 20 || !reason || reason > INT_MAX)
+	if (b->size < GT_END_SIZE || !reason || reason > INT_MAX)
 		return "an END block is wrong";
 	r->end_reason = (int)reason;
-	r->ended = 1;
 	return NULL;
 }
 
-static int scan_block(gil_reader *r, const struct block *b, uint64_t seq)
+static int scan_block(gil_reader *r, const struct gt_block *b, uint64_t seq)
 {
 	static const struct {
-		const char *(*parse)(gil_reader *r, const struct block *b);
+		const char *(*parse)(gil_reader *r, const struct gt_block *b);
 		uint8_t codec;
 	} known[] = {
 		[GIL_BLOCK_META] = {parse_meta, GIL_CODEC_PLAIN},
@@ -343,11 +285,11 @@ static int scan_block(gil_reader *r, const struct block *b, uint64_t seq)
 static int scan(gil_reader *r)
 {
 	uint64_t off = r->start, seq = 0;
-	struct block b;
+	struct gt_block b;
 	int err = 0;
 
 	while (off < r->size) {
-		if (r->ended) {
+		if (r->end_reason) {
 			set_problem(r,
 				    "%" PRIu64 " bytes after the END block, from byte %" PRIu64
 				    " on, are left out",
@@ -399,6 +341,7 @@ static int read_file_header(gil_reader *r)
 		set_problem(r, "the file's header at byte 0 is damaged: its size is impossible");
 		return -EPROTO;
 	}
+	r->minor = gt_get_le16(h + 10);
 	r->start = size;
 	return 0;
 }
@@ -498,7 +441,7 @@ static int stop_at(gil_reader *r, uint64_t end)
 	return 0;
 }
 
-static uint64_t block_end(const struct block *b)
+static uint64_t block_end(const struct gt_block *b)
 {
 	return b->off + GIL_BLOCK_HEADER_SIZE + b->size;
 }
@@ -506,7 +449,7 @@ static uint64_t block_end(const struct block *b)
 /* Steps to the next block that holds records. Headers are checked again: files can be changed. */
 static int next_block(gil_reader *r)
 {
-	struct block *b = &r->current;
+	struct gt_block *b = &r->current;
 
 	while (r->next_off < r->end) {
 		uint64_t seq = r->next_seq;
@@ -558,7 +501,7 @@ int gil_reader_next(gil_reader *r, struct gil_event *ev)
 		wrong = gt_decode(&r->dec, ev);
 		if (wrong)
 			return undecodable(r, wrong);
-		if (GT_KINDS_KNOWN >> ev->kind & 1)
+		if (gt_is_known(ev))
 			return 1;
 	}
 }
@@ -577,6 +520,11 @@ void gil_reader_rewind(gil_reader *r)
 const char *gil_reader_problem(const gil_reader *r)
 {
 	return r->problem[0] ? r->problem : NULL;
+}
+
+unsigned int gil_reader_minor(const gil_reader *r)
+{
+	return r->minor;
 }
 
 const char *gil_reader_meta(const gil_reader *r, const char *key)

@@ -28,13 +28,6 @@ struct gt_gilfile {
 	uint8_t block[GIL_BLOCK_HEADER_SIZE + BLOCK_ROOM];
 };
 
-struct block {
-	uint16_t type;
-	uint8_t codec;
-	uint32_t size, count;
-	uint64_t first_ns, last_ns;
-};
-
 static int write_all(int fd, const uint8_t *p, size_t n)
 {
 	while (n) {
@@ -53,23 +46,16 @@ static int write_all(int fd, const uint8_t *p, size_t n)
 }
 
 /* buf: room for the block's header, then its payload. */
-static int write_block(struct gt_gilfile *f, const struct block *b, uint8_t *buf)
+static int write_block(struct gt_gilfile *f, struct gt_block *b, uint8_t *buf)
 {
 	size_t total = GIL_BLOCK_HEADER_SIZE + (size_t)b->size;
 
 	if (f->err)
 		return f->err;
-	gt_put_le32(buf, GIL_BLOCK_MAGIC);
-	gt_put_le16(buf + 4, b->type);
-	buf[6] = b->codec;
-	buf[7] = 0;
-	gt_put_le32(buf + 8, b->size);
-	gt_put_le32(buf + 12, b->count);
-	gt_put_le64(buf + 16, f->seq);
-	gt_put_le64(buf + 24, b->first_ns);
-	gt_put_le64(buf + 32, b->last_ns);
-	gt_put_le64(buf + 40, f->lost_total);
-	gt_put_le32(buf + 48, (uint32_t)crc32(0, buf + GIL_BLOCK_HEADER_SIZE, b->size));
+	b->seq = f->seq;
+	b->lost_total = f->lost_total;
+	b->payload_crc = (uint32_t)crc32(0, buf + GIL_BLOCK_HEADER_SIZE, b->size);
+	gt_block_put(buf, b);
 	gt_put_le32(buf + 52, (uint32_t)crc32(0, buf, 52));
 	f->err = write_all(f->fd, buf, total);
 	if (f->err) {
@@ -108,18 +94,9 @@ int gt_gilfile_create(int fd, struct gt_gilfile **out)
 	return 0;
 }
 
-static uint8_t *put_string(uint8_t *p, const char *s)
-{
-	size_t n = strlen(s);
-
-	p = gt_varint_put(p, n);
-	memcpy(p, s, n);
-	return p + n;
-}
-
 int gt_gilfile_meta(struct gt_gilfile *f, const char *const (*pairs)[2], size_t n)
 {
-	struct block b = {.type = GIL_BLOCK_META};
+	struct gt_block b = {.type = GIL_BLOCK_META};
 	gt_autofree uint8_t *buf = NULL;
 	size_t room = GIL_BLOCK_HEADER_SIZE;
 	uint8_t *p;
@@ -140,8 +117,8 @@ int gt_gilfile_meta(struct gt_gilfile *f, const char *const (*pairs)[2], size_t 
 	for (size_t i = 0; i < n; i++) {
 		if (!pairs[i][1])
 			continue;
-		p = put_string(p, pairs[i][0]);
-		p = put_string(p, pairs[i][1]);
+		p = gt_string_put(p, pairs[i][0]);
+		p = gt_string_put(p, pairs[i][1]);
 		b.count++;
 	}
 	b.size = (uint32_t)(p - buf - GIL_BLOCK_HEADER_SIZE);
@@ -150,48 +127,48 @@ int gt_gilfile_meta(struct gt_gilfile *f, const char *const (*pairs)[2], size_t 
 
 int gt_gilfile_sites(struct gt_gilfile *f, const struct gil_site *sites, size_t n)
 {
-	struct block b = {.type = GIL_BLOCK_SITES, .count = (uint32_t)n};
+	struct gt_block b = {.type = GIL_BLOCK_SITES, .count = (uint32_t)n};
 	gt_autofree uint8_t *buf = NULL;
 	uint8_t *p;
 
 	if (n > UINT8_MAX + 1)
 		return -E2BIG;
-	buf = malloc(GIL_BLOCK_HEADER_SIZE + n * (11 + GIL_SITE_HOW_MAX));
+	buf = malloc(GIL_BLOCK_HEADER_SIZE + n * (GT_SITE_HEAD + GIL_SITE_HOW_MAX));
 	if (!buf)
 		return -ENOMEM;
 	p = buf + GIL_BLOCK_HEADER_SIZE;
-	for (size_t i = 0; i < n; i++) {
-		size_t len = strnlen(sites[i].how, GIL_SITE_HOW_MAX - 1);
-
-		gt_put_le64(p, sites[i].offset);
-		p[8] = sites[i].kind;
-		p[9] = sites[i].flags;
-		p[10] = (uint8_t)len;
-		memcpy(p + 11, sites[i].how, len);
-		p += 11 + len;
-	}
+	for (size_t i = 0; i < n; i++)
+		p = gt_site_put(p, &sites[i]);
 	b.size = (uint32_t)(p - buf - GIL_BLOCK_HEADER_SIZE);
 	return write_block(f, &b, buf);
 }
 
 int gt_gilfile_clock(struct gt_gilfile *f, const struct gil_clock *sample)
 {
-	uint8_t buf[GIL_BLOCK_HEADER_SIZE + 40];
-	uint8_t *p = buf + GIL_BLOCK_HEADER_SIZE;
-	const struct block b = {
+	uint8_t buf[GIL_BLOCK_HEADER_SIZE + GT_CLOCK_SIZE];
+	struct gt_block b = {
 		.type = GIL_BLOCK_CLOCK,
-		.size = 40,
+		.size = GT_CLOCK_SIZE,
 		.count = 1,
 		.first_ns = sample->mono_ns,
 		.last_ns = sample->mono_ns,
 	};
 
-	gt_put_le64(p, sample->mono_ns);
-	gt_put_le64(p + 8, sample->raw_ns);
-	gt_put_le64(p + 16, sample->unix_ns);
-	gt_put_le64(p + 24, sample->boot_ns);
-	gt_put_le64(p + 32, sample->error_ns);
+	gt_clock_put(buf + GIL_BLOCK_HEADER_SIZE, sample);
 	return write_block(f, &b, buf);
+}
+
+/* Two records are always within one block: it is sealed while there is room for several more. */
+static uint8_t *put_event(struct gt_gilfile *f, uint8_t *p, const struct gil_event *ev)
+{
+	if (ev->kind == GIL_RELEASE && ev->forced) {
+		struct gil_event forced = *ev;
+
+		forced.kind = GIL_FORCED;
+		forced.site = 0;
+		p = gt_encode(&f->enc, p, &forced);
+	}
+	return gt_encode(&f->enc, p, ev);
 }
 
 int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lost_total)
@@ -199,8 +176,7 @@ int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lo
 	uint32_t is_event;
 	uint8_t *p;
 
-	if (ev->kind > GT_TAG_KIND || !(GT_KINDS_KNOWN >> ev->kind & 1) || !ev->mono_ns ||
-	    ev->mono_ns >= GIL_TIME_MAX)
+	if (!gt_is_known(ev) || !ev->mono_ns || ev->mono_ns >= GIL_TIME_MAX)
 		return -EINVAL;
 	is_event = GT_KINDS_EVENTS >> ev->kind & 1;
 	if (f->err) {
@@ -210,7 +186,7 @@ int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lo
 	if (!f->enc.count)
 		gt_encoder_reset(&f->enc);
 	p = f->block + GIL_BLOCK_HEADER_SIZE + f->len;
-	f->len += (size_t)(gt_encode(&f->enc, p, ev) - p);
+	f->len += (size_t)(put_event(f, p, ev) - p);
 	f->pending += is_event;
 	if (f->len > BLOCK_ROOM - GT_RECORD_MAX || f->enc.nthreads == GIL_BLOCK_THREADS_MAX)
 		return gt_gilfile_flush(f, lost_total);
@@ -219,7 +195,7 @@ int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lo
 
 int gt_gilfile_flush(struct gt_gilfile *f, uint64_t lost_total)
 {
-	const struct block b = {
+	struct gt_block b = {
 		.type = GIL_BLOCK_EVENTS,
 		.codec = GIL_CODEC_DELTA,
 		.size = (uint32_t)f->len,
@@ -271,11 +247,11 @@ int gt_gilfile_error(const struct gt_gilfile *f)
 int gt_gilfile_finish(struct gt_gilfile *f, enum gil_end_reason reason, uint64_t mono_ns,
 		      uint64_t lost_total, uint64_t *bytes)
 {
-	uint8_t buf[GIL_BLOCK_HEADER_SIZE + 20];
+	uint8_t buf[GIL_BLOCK_HEADER_SIZE + GT_END_SIZE];
 	uint8_t *p = buf + GIL_BLOCK_HEADER_SIZE;
-	const struct block b = {
+	struct gt_block b = {
 		.type = GIL_BLOCK_END,
-		.size = 20,
+		.size = GT_END_SIZE,
 		.count = 1,
 		.first_ns = mono_ns,
 		.last_ns = mono_ns,

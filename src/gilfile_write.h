@@ -24,7 +24,10 @@ int gt_gilfile_meta(struct gt_gilfile *f, const char *const (*pairs)[2], size_t 
 int gt_gilfile_sites(struct gt_gilfile *f, const struct gil_site *sites, size_t n);
 int gt_gilfile_clock(struct gt_gilfile *f, const struct gil_clock *sample);
 
-/* Adds an event of any kind. lost_total: as for gt_gilfile_flush(), should a block be sealed. */
+/*
+ * Adds an event of any kind but GIL_FORCED, which a GIL_RELEASE with .forced brings with it.
+ * lost_total: as for gt_gilfile_flush(), should a block be sealed. -EINVAL: an impossible event.
+ */
 int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lost_total);
 
 /* Seals the block in memory, if it holds anything. lost_total goes into its header. */

@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 
 SLICES = ("take_gil", "hold_gil", "drop_gil")
-OPEN = ("start", "end", "lost", "unknown")
+OPEN = ("start", "lost", "end", "unknown", "exit", "finalizing")
 MICROSECONDS = re.compile(r"\d+\.\d{3}")
 
 
@@ -62,13 +62,22 @@ class Checker:
         args = e.get("args", {})
         if "gil" not in args:
             return self.fault(e, "no args.gil")
-        if args.get("open", "end") not in OPEN:
+        ends = args["open"].split("+") if "open" in args else []
+        if len(ends) > 2 or ends != [o for o in OPEN if o in ends]:
             return self.fault(e, "args.open")
+        if "finalizing" in ends and e["name"] != "take_gil":
+            return self.fault(e, "only a take ends so")
+        if args.get("forced", True) not in (True, False):
+            return self.fault(e, "args.forced")
+        not_released = e["name"] == "take_gil" or (
+            e["name"] == "hold_gil" and not set(ends) <= {"start", "lost"})
+        if "forced" in args and not_released:
+            return self.fault(e, "forced, but not released")
         if to_ns(e["ts"]) <= 0:
             return self.fault(e, "ts is not above 0")
         if e["name"] not in SLICES:
             return self.fault(e, "name")
-        if args.get("open") == "unknown" and to_ns(e["dur"]):
+        if "unknown" in ends and to_ns(e["dur"]):
             self.fault(e, "an unknown end is drawn with a length")
         start = to_ns(e["ts"])
         self.tracks[e["pid"], e["tid"]].append(

@@ -7,7 +7,7 @@ It is the proof that the page suffices, and an independent view of a file for te
     f.meta      dict of str
     f.sites     list of Site
     f.clocks    list of Clock
-    f.events    list of Event, in the file's order; kinds that version 1.0 does not know left out
+    f.events    list of Event, in the file's order; kinds that version 1.1 does not know left out
     f.end       End, or None: the recorder was killed
     f.lost_total
     f.problem   None, or what was left out and where
@@ -21,10 +21,12 @@ import sys
 import zlib
 
 WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = 1, 2, 3, 4, 5, 6
-THREAD, GIL, LOST = 8, 9, 10
+FORCED = 7  # joined to the RELEASE behind it
+THREAD, GIL, LOST, BEFORE, EXIT, LEFT = 8, 9, 10, 11, 12, 13
 KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED",
-              8: "THREAD", 9: "GIL", 10: "LOST"}
-END_REASONS = {1: "duration", 2: "stopped", 3: "target exit", 4: "error"}
+              8: "THREAD", 9: "GIL", 10: "LOST", 11: "BEFORE", 12: "EXIT", 13: "LEFT"}
+WAITING, HOLDING = 1, 2  # state of a BEFORE
+END_REASONS = {1: "duration", 2: "stopped", 3: "target exit", 4: "error", 5: "exec"}
 
 META, SITES, CLOCK, EVENTS, END = 1, 2, 3, 4, 5
 TIME_MAX = 1 << 62
@@ -39,10 +41,12 @@ End = collections.namedtuple("End", "reason events lost mono_ns")
 Header = collections.namedtuple(
     "Header", "magic type codec reserved size count seq first_ns last_ns lost_total "
               "payload_crc header_crc")
-# ns_tid, comm (bytes): THREAD; unconfirmed, addr: GIL; begin_mono_ns, count: LOST
+# ns_tid, comm (bytes): THREAD; unconfirmed, addr: GIL; begin_mono_ns, count: LOST; forced: RELEASE,
+# False in files that do not know it (version 1.0, function probes), too; state: BEFORE
 Event = collections.namedtuple(
-    "Event", "mono_ns tid kind gil site ns_tid comm unconfirmed addr begin_mono_ns count")
-Event.__new__.__defaults__ = (None,) * 6
+    "Event", "mono_ns tid kind gil site ns_tid comm unconfirmed addr begin_mono_ns count "
+             "forced state")
+Event.__new__.__defaults__ = (None,) * 8
 
 FILE_HEADER = struct.Struct("<8sHHIIIII")
 BLOCK_HEADER = struct.Struct("<IHBBIIQQQQII")
@@ -164,6 +168,10 @@ def own_fields(kind, time, buf, pos, end):
         if gap > time:
             raise Damage("a LOST record is wrong")
         return {"begin_mono_ns": time - gap, "count": varint(buf, pos, end)[0]}
+    if kind == BEFORE:
+        if pos >= end:
+            raise Damage("a BEFORE record is wrong")
+        return {"state": buf[pos]}
     return {}
 
 
@@ -174,6 +182,7 @@ def read_events(f, head, buf):
     tid = gil = 0
     site = [0] * 16
     threads = []
+    forced = None  # thread, GIL and time of a FORCED record right before this one
     pos, end = 8, len(buf)
     for _ in range(head.count):
         if pos >= end:
@@ -210,7 +219,10 @@ def read_events(f, head, buf):
                 raise Damage("a record is longer than its block")
             own = own_fields(kind, time, buf, pos, pos + size)
             pos += size
-        if kind in KIND_NAMES:
+        if kind == RELEASE:
+            own["forced"] = forced == (tid, gil, time)
+        forced = (tid, gil, time) if kind == FORCED else None
+        if kind in KIND_NAMES and own.get("state", WAITING) in (WAITING, HOLDING):
             f.events.append(Event(time, tid, kind, gil, site[kind], **own))
     if pos != end:
         raise Damage("it goes on after its last record")
@@ -296,6 +308,10 @@ def event_text(ev):
         text += " unconfirmed %d addr %x" % (ev.unconfirmed, ev.addr)
     elif ev.kind == LOST:
         text += " begin %d count %d" % (ev.begin_mono_ns, ev.count)
+    elif ev.kind == BEFORE:
+        text += " state %d" % ev.state
+    elif ev.forced:
+        text += " forced"
     return text
 
 

@@ -53,9 +53,9 @@ static void print_hex(const char *s)
 
 static void print_event(const struct gil_event *ev)
 {
-	static const char *const names[] = {"?",      "WAIT", "ACQUIRE", "RELEASE",
-					    "YIELD",  "TAKE", "DROPPED", "?",
-					    "THREAD", "GIL",  "LOST"};
+	static const char *const names[] = {"?",    "WAIT",    "ACQUIRE", "RELEASE", "YIELD",
+					    "TAKE", "DROPPED", "?",       "THREAD",  "GIL",
+					    "LOST", "BEFORE",  "EXIT",    "LEFT"};
 
 	printf("%" PRIu64 " %" PRIu32 " %s gil %d site %d", ev->mono_ns, ev->tid, names[ev->kind],
 	       ev->gil, ev->site);
@@ -66,6 +66,10 @@ static void print_event(const struct gil_event *ev)
 		printf(" unconfirmed %d addr %" PRIx64, ev->unconfirmed, ev->gil_ident.addr);
 	} else if (ev->kind == GIL_LOST) {
 		printf(" begin %" PRIu64 " count %" PRIu64, ev->lost.begin_mono_ns, ev->lost.count);
+	} else if (ev->kind == GIL_BEFORE) {
+		printf(" state %d", ev->before.state);
+	} else if (ev->forced) {
+		printf(" forced");
 	}
 	putchar('\n');
 }

@@ -228,7 +228,24 @@ static int close_output(int err, int keep)
 
 /* ---- conversion ---- */
 
-#define SITE_ONE_GIL 0x02 /* bit 1 of struct gil_site's flags */
+/* Bits of struct gil_site's flags. */
+#define SITE_RETURN  0x01
+#define SITE_ONE_GIL 0x02
+
+static int any_site_is(const gil_reader *r, uint8_t flag)
+{
+	for (size_t i = 0; i < gil_reader_sites(r); i++)
+		if (gil_reader_site(r, i)->flags & flag)
+			return 1;
+	return 0;
+}
+
+static int meta_is(const gil_reader *r, const char *key, const char *value)
+{
+	const char *text = gil_reader_meta(r, key);
+
+	return text && !strcmp(text, value);
+}
 
 /* A decimal number of META, 1 .. UINT32_MAX or 0 .. with zero; -1: there is none. */
 static int64_t meta_number(const gil_reader *r, const char *key)
@@ -266,22 +283,113 @@ static int tell_process(const struct gt_sink_ops *ops, struct gt_sink *sink, str
 	return ops->process(sink, &p);
 }
 
-static void report_odd(const char *path, const struct gt_timeline_stats *st)
+/* ---- what is said of a recording ---- */
+
+/* Counts of the odd sequences from `from` on, in words; nothing: an empty text. */
+static void odd_text(const struct gt_timeline_stats *st, enum gt_odd from, char *buf, size_t size)
 {
-	char text[512] = "";
 	size_t n = 0;
 
-	for (int i = 0; i < GT_ODD_KINDS; i++)
-		if (st->odd[i] && n < sizeof(text))
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%" PRIu64 " %s",
-					      n ? ", " : "", st->odd[i], gt_odd_text(i));
-	if (n)
+	buf[0] = '\0';
+	for (int i = (int)from; i < GT_ODD_KINDS; i++)
+		if (st->odd[i] && n < size)
+			n += (size_t)snprintf(buf + n, size - n, "%s%" PRIu64 " %s", n ? ", " : "",
+					      st->odd[i], gt_odd_text((enum gt_odd)i));
+}
+
+/*
+ * Why the recording is not to be trusted; NULL: it adds up. The recorder has checked it, with more
+ * knowledge; where it was killed before it could say so, what the timeline has met counts. (Format
+ * 1.0 has no such check: those convert as ever, with a warning.)
+ */
+static const char *find_doubt(const gil_reader *r, const struct gt_timeline_stats *st, char *buf,
+			      size_t size)
+{
+	struct gt_timeline_stats odd = *st;
+	const char *text = gil_reader_meta(r, "check.text");
+
+	if (meta_is(r, "check.result", "sites missing"))
+		return text ? text : "the recorder has not said why";
+	if (meta_is(r, "check.result", "consistent") || !gil_reader_minor(r))
+		return NULL;
+	/* Free-threaded: take_gil returns at once, and wakes who waits, where the GIL is off. */
+	if (meta_is(r, "gil.free_threaded", "1"))
+		odd.odd[GT_ODD_WAIT_ENDLESS] = 0;
+	odd.odd[GT_ODD_ORDER] = odd.odd[GT_ODD_KIND] = 0;
+	odd_text(&odd, 0, buf, size);
+	return buf[0] ? buf : NULL;
+}
+
+static void report_nothing(const char *path, const gil_reader *r)
+{
+	if (meta_is(r, "gil.free_threaded", "1") && meta_is(r, "gil.enabled", "0"))
+		gt_warn("%s: this free-threaded Python ran without its GIL: no thread holds it or "
+			"waits for it, so there is nothing to show",
+			path);
+	else
+		gt_warn("%s: there is no GIL event in it", path);
+}
+
+static void report_switch(const char *path, const gil_reader *r)
+{
+	int on = meta_is(r, "gil.enabled", "1"), off = meta_is(r, "gil.enabled", "0");
+
+	if ((off && meta_is(r, "gil.enabled_at_end", "1")) ||
+	    (on && meta_is(r, "gil.enabled_at_end", "0")))
+		gt_info("%s: this free-threaded Python has switched its GIL %s while recording",
+			path, off ? "on" : "off");
+}
+
+static void report_details(const char *path, const gil_reader *r,
+			   const struct gt_timeline_stats *st)
+{
+	static const char *const keys[] = {"probe.mode", "symbols.verdict", "symbols.disagreement",
+					   "check.result"};
+	char key[32];
+
+	if (gt_log_max() < GT_LOG_DEBUG)
+		return;
+	for (size_t i = 0; i < GT_ARRAY_SIZE(keys); i++)
+		if (gil_reader_meta(r, keys[i]))
+			gt_debug("%s: %s: %.256s", path, keys[i], gil_reader_meta(r, keys[i]));
+	for (unsigned int i = 0; i < GIL_INDEX_OTHER; i++) {
+		snprintf(key, sizeof(key), "check.gil.%u", i);
+		if (gil_reader_meta(r, key))
+			gt_debug("%s: %s: %.256s", path, key, gil_reader_meta(r, key));
+	}
+	gt_debug("%s: releases: %" PRIu64 " forced, %" PRIu64 " voluntary, %" PRIu64 " not told",
+		 path, st->releases[GT_FORCED_YES], st->releases[GT_FORCED_NO],
+		 st->releases[GT_FORCED_UNKNOWN]);
+	gt_debug("%s: %" PRIu64 " events; signals of other condition variables left out: %" PRIu64,
+		 path, st->events, st->unconfirmed);
+}
+
+static void report_odd(const char *path, const struct gt_timeline_stats *st, enum gt_odd from)
+{
+	char text[512];
+
+	odd_text(st, from, text, sizeof(text));
+	if (text[0])
 		gt_warn("%s: sequences of events that should not be: %s; what is not known is "
 			"drawn without length (\"open\":\"unknown\")",
 			path, text);
 }
 
-static void report(const char *path, const gil_reader *r, const struct gt_timeline_stats *st)
+static void report_lost(const char *path, uint64_t lost, const struct gt_timeline_stats *st)
+{
+	if (lost)
+		gt_warn("%s: %" PRIu64 " events were lost while recording, in %" PRIu64
+			" gap(s); enlarge the recorder's ring buffer",
+			path, lost, st->gaps);
+	if (lost > st->lost)
+		gt_warn("%s: for %" PRIu64 " of the lost events no gap is recorded: "
+			"a slice may be too long where they are missing",
+			path, lost - st->lost);
+}
+
+/* doubt: what find_doubt() has found; from_odd: it tells of the odd sequences. */
+static void report(const char *path, const gil_reader *r, const struct gt_timeline_stats *st,
+		   const char *doubt, int from_odd)
 {
 	uint64_t total = gil_reader_lost_total(r), lost = total > st->lost ? total : st->lost;
 	uint64_t ns = gil_reader_last_mono_ns(r) - gil_reader_first_mono_ns(r);
@@ -293,7 +401,8 @@ static void report(const char *path, const gil_reader *r, const struct gt_timeli
 			"about a second at most",
 			path);
 	if (!st->events)
-		gt_warn("%s: there is no GIL event in it", path);
+		report_nothing(path, r);
+	report_switch(path, r);
 	if (gil_reader_end_reason(r) == GIL_END_ERROR)
 		gt_warn("%s: the recorder gave up%s%.256s", path, why ? ": " : "", why ? why : "");
 	if (!gil_reader_clocks(r) && st->events)
@@ -304,21 +413,18 @@ static void report(const char *path, const gil_reader *r, const struct gt_timeli
 		gt_warn("%s: the wall clock was set by %+" PRId64
 			" ms while recording; the trace stays on the time of its start",
 			path, step_ns / 1000000);
-	report_odd(path, st);
-	if (lost)
-		gt_warn("%s: %" PRIu64 " events were lost while recording, in %" PRIu64
-			" gap(s); enlarge the recorder's ring buffer",
-			path, lost, st->gaps);
-	if (lost > st->lost)
-		gt_warn("%s: for %" PRIu64 " of the lost events no gap is recorded: "
-			"a slice may be too long where they are missing",
-			path, lost - st->lost);
-	gt_debug("%s: %" PRIu64 " events; signals of other condition variables left out: %" PRIu64,
-		 path, st->events, st->unconfirmed);
+	report_odd(path, st, from_odd ? GT_ODD_ORDER : 0);
+	report_lost(path, lost, st);
+	report_details(path, r, st);
 	gt_info("%s: %" PRIu64 " slices, %" PRIu32 " thread(s), %" PRIu32 " GIL(s), %" PRIu64
 		" lost, %" PRIu64 ".%03" PRIu64 " s",
 		path, st->spans[GT_SPAN_TAKE] + st->spans[GT_SPAN_HOLD] + st->spans[GT_SPAN_DROP],
 		st->threads, st->gils, lost, ns / 1000000000, ns / 1000000 % 1000);
+	/* Last, so that it is not overlooked. */
+	if (doubt)
+		gt_warn("%s: GIL SITES ARE MISSING: do not trust this trace; the GIL changed hands "
+			"where giltrace had no probe: %.1024s; try giltrace --probe=libc",
+			path, doubt);
 }
 
 static uint64_t unix_ns(const void *reader, uint64_t mono_ns)
@@ -333,10 +439,7 @@ static int confirm_gil(const gil_reader *r, struct gt_timeline *tl)
 {
 	const struct gil_event ev = {.kind = GIL_GIL, .mono_ns = gil_reader_first_mono_ns(r)};
 
-	for (size_t i = 0; i < gil_reader_sites(r); i++)
-		if (gil_reader_site(r, i)->flags & SITE_ONE_GIL)
-			return gt_timeline_event(tl, &ev);
-	return 0;
+	return any_site_is(r, SITE_ONE_GIL) ? gt_timeline_event(tl, &ev) : 0;
 }
 
 static int run_timeline(gil_reader *r, struct gt_timeline *tl, const char *path)
@@ -362,27 +465,57 @@ static int run_timeline(gil_reader *r, struct gt_timeline *tl, const char *path)
 	return err ? err : outcome;
 }
 
+static struct gt_timeline_opts timeline_opts(const gil_reader *r)
+{
+	int64_t pid = meta_number(r, "process.pid");
+	struct gt_timeline_opts opts = {
+		.start_mono_ns = gil_reader_first_mono_ns(r),
+		.unix_ns = unix_ns,
+		.ctx = r,
+		.main_tid = pid > 0 ? (uint32_t)pid : 0,
+		.functions = any_site_is(r, SITE_RETURN) || meta_is(r, "probe.mode", "functions"),
+	};
+
+	opts.forced_told = gil_reader_minor(r) > 0 && !opts.functions;
+	return opts;
+}
+
+/* Says what there is to say, also in the trace. */
+static int conclude(const struct gt_sink_ops *ops, struct gt_sink *sink, const gil_reader *r,
+		    const struct gt_timeline_stats *st, const char *path)
+{
+	char buf[512];
+	const char *doubt = find_doubt(r, st, buf, sizeof(buf));
+
+	report(path, r, st, doubt, doubt == buf);
+	return doubt ? ops->doubt(sink, unix_ns(r, gil_reader_first_mono_ns(r)), doubt) : 0;
+}
+
 /* Returns an outcome, or -errno where the conversion as a whole cannot go on. */
 static int convert(const struct gt_sink_ops *ops, struct gt_sink *sink, struct gt_inputs *in,
 		   size_t me)
 {
 	const char *path = in->list[me].path;
 	struct gt_timeline *tl = NULL;
+	struct gt_timeline_opts opts;
 	char why[PATH_MAX + 512];
 	gil_reader *r;
-	int ret;
+	int ret, err;
 
 	if (gil_reader_open(path, &r, why, sizeof(why))) {
 		gt_error("%s", why);
 		return UNUSABLE;
 	}
+	opts = timeline_opts(r);
 	ret = tell_process(ops, sink, in, me, r);
 	if (!ret)
-		ret = gt_timeline_create(ops, sink, unix_ns, r, gil_reader_first_mono_ns(r), &tl);
+		ret = gt_timeline_create(ops, sink, &opts, &tl);
 	if (!ret)
 		ret = run_timeline(r, tl, path);
-	if (ret >= 0)
-		report(path, r, gt_timeline_stats(tl));
+	if (ret >= 0) {
+		err = conclude(ops, sink, r, gt_timeline_stats(tl), path);
+		ret = err ? err : ret;
+	}
 	gt_timeline_free(tl);
 	gil_reader_close(r);
 	return ret;

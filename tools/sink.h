@@ -3,10 +3,10 @@
  * sink.h - what the converter writes: an output is one struct gt_sink_ops.
  *
  * Calls come in this order: create; then per input process(), any number of span() and gap(),
- * thread() for each thread of it; finish. Times are Unix nanoseconds, never 0. What a timeline
- * hands on satisfies, whatever the events were: the slices of a thread follow each other without
- * overlap, in the order of the calls; two of one kind never start at the same time; at most one
- * thread holds a GIL at a time (GIL_INDEX_OTHER stands for several).
+ * thread() for each thread of it, perhaps doubt(); finish. Times are Unix nanoseconds, never 0.
+ * What a timeline hands on satisfies, whatever the events were: the slices of a thread follow each
+ * other without overlap, in the order of the calls; two of one kind never start at the same time;
+ * at most one thread holds a GIL at a time (GIL_INDEX_OTHER stands for several).
  *
  * Functions return 0 or -errno; after an error only finish() may be called. A sink is used by one
  * thread. It borrows the descriptor and what it is given; it keeps no pointer to it.
@@ -24,22 +24,28 @@ enum gt_span_kind {
 	GT_SPAN_KINDS,
 };
 
-/* Why an end of a slice is not the event that it should be. */
+/* Why an end of a slice is not the event that it should be; bits, as both ends may be open. */
 enum gt_span_open {
-	GT_OPEN_NO,
-	GT_OPEN_START,   /* began before the recording */
-	GT_OPEN_END,     /* lasted to the end of the recording */
-	GT_OPEN_LOST,    /* cut at a gap of lost events */
-	GT_OPEN_UNKNOWN, /* its end was missed: drawn with no length */
+	GT_OPEN_NO = 0,
+	GT_OPEN_START = 0x01,   /* began before the recording */
+	GT_OPEN_LOST = 0x02,    /* cut at a gap of lost events, at one end or both */
+	GT_OPEN_END = 0x04,     /* lasted to the end of the recording */
+	GT_OPEN_UNKNOWN = 0x08, /* its end was missed: drawn with no length */
+	GT_OPEN_EXIT = 0x10,    /* the thread ended in it */
+	GT_OPEN_FINALIZING =
+		0x20, /* the same in a take: the interpreter was ending, nobody waited */
 };
+
+/* Was a release asked for by another thread that had waited for the switch interval? */
+enum gt_span_forced { GT_FORCED_UNKNOWN, GT_FORCED_NO, GT_FORCED_YES, GT_FORCED_KINDS };
 
 struct gt_span {
 	uint64_t start_ns, end_ns;
 	uint32_t tid;
 	uint8_t kind; /* enum gt_span_kind */
-	uint8_t open; /* enum gt_span_open */
+	uint8_t open; /* enum gt_span_open, ored */
 	uint8_t gil;
-	uint8_t forced; /* GT_SPAN_DROP: another thread had asked for the GIL */
+	uint8_t forced; /* enum gt_span_forced; of a hold: its release; UNKNOWN for takes */
 };
 
 struct gt_gap {
@@ -71,6 +77,8 @@ struct gt_sink_ops {
 	int (*span)(struct gt_sink *s, const struct gt_span *span);
 	int (*gap)(struct gt_sink *s, const struct gt_gap *gap);
 	int (*thread)(struct gt_sink *s, const struct gt_sink_thread *t);
+	/* GIL sites are missing, so the recording is not to be trusted; start_ns: its start. */
+	int (*doubt)(struct gt_sink *s, uint64_t start_ns, const char *text);
 	/* Completes the output and frees the sink; the first error of all calls. */
 	int (*finish)(struct gt_sink *s);
 };

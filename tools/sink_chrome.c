@@ -8,14 +8,16 @@
 #include "jsonw.h"
 #include "sink.h"
 
-#define PID_MAX   (GT_SINK_ID_MAX + 2)
-#define HEAD_MAX  (PID_MAX + 64)
-#define SPAN_ROOM (HEAD_MAX + 256) /* the longest slice */
-#define LOST_NAME "GIL lost events"
-/* A thread id that no thread has: PID_MAX_LIMIT of Linux. Perfetto mistakes a tid that is a string
- * (older versions) or 0 (newer ones) for the main thread's. */
+#define PID_MAX    (GT_SINK_ID_MAX + 2)
+#define HEAD_MAX   (PID_MAX + 64)
+#define SPAN_ROOM  (HEAD_MAX + 256) /* the longest slice */
+#define LOST_NAME  "GIL lost events"
+#define DOUBT_NAME "GIL sites missing"
+/* Thread ids that no thread has, from PID_MAX_LIMIT of Linux on. Perfetto mistakes a tid that is a
+ * string (older versions) or 0 (newer ones) for the main thread's. */
 #define LOST_TRACK   "4194304"
-#define FIRST_THREAD 1 /* thread_sort_index of the main thread; that of the lost events is 0 */
+#define DOUBT_TRACK  "4194305"
+#define FIRST_THREAD 1 /* thread_sort_index of the main thread; the tracks above have 0 */
 
 struct gt_sink {
 	struct gt_jsonw w;
@@ -90,6 +92,13 @@ static void put_text_meta(struct gt_sink *s, const char *name, const char *tid, 
 	gt_jsonw_lit(&s->w, "\"},\"ph\":\"M\"}");
 }
 
+/* Of a track that is no thread's. */
+static void put_track(struct gt_sink *s, const char *tid, const char *name)
+{
+	put_text_meta(s, "thread_name", tid, "name", name);
+	put_number_meta(s, "thread_sort_index", tid, 0);
+}
+
 static void set_pid(struct gt_sink *s, const struct gt_sink_process *p)
 {
 	char *q = s->pid;
@@ -131,17 +140,30 @@ static int chrome_process(struct gt_sink *s, const struct gt_sink_process *p)
 	return s->w.err;
 }
 
-static const char *open_text(uint8_t open)
+/* ,"open":"start+end" */
+static char *put_open(char *p, uint8_t open)
 {
-	static const char *const text[] = {
-		[GT_OPEN_NO] = "",
-		[GT_OPEN_START] = ",\"open\":\"start\"",
-		[GT_OPEN_END] = ",\"open\":\"end\"",
-		[GT_OPEN_LOST] = ",\"open\":\"lost\"",
-		[GT_OPEN_UNKNOWN] = ",\"open\":\"unknown\"",
+	static const struct {
+		enum gt_span_open bit;
+		const char *text;
+	} ends[] = {
+		{GT_OPEN_START, "start"}, {GT_OPEN_LOST, "lost"},
+		{GT_OPEN_END, "end"},     {GT_OPEN_UNKNOWN, "unknown"},
+		{GT_OPEN_EXIT, "exit"},   {GT_OPEN_FINALIZING, "finalizing"},
 	};
+	char *first;
 
-	return text[open];
+	PUT(p, ",\"open\":\"");
+	first = p;
+	for (size_t i = 0; i < GT_ARRAY_SIZE(ends); i++) {
+		if (!(open & ends[i].bit))
+			continue;
+		if (p != first)
+			*p++ = '+';
+		p = stpcpy(p, ends[i].text);
+	}
+	*p++ = '"';
+	return p;
 }
 
 static int chrome_span(struct gt_sink *s, const struct gt_span *span)
@@ -165,10 +187,12 @@ static int chrome_span(struct gt_sink *s, const struct gt_span *span)
 		p = gt_fmt_u64(p, span->tid);
 		*p++ = '"';
 	}
-	if (span->forced)
+	if (span->forced == GT_FORCED_YES)
 		PUT(p, ",\"forced\":true");
+	else if (span->forced == GT_FORCED_NO)
+		PUT(p, ",\"forced\":false");
 	if (span->open)
-		p = stpcpy(p, open_text(span->open));
+		p = put_open(p, span->open);
 	PUT(p, "},\"ph\":\"X\"}");
 	gt_jsonw_filled(&s->w, p);
 	return s->w.err;
@@ -193,8 +217,7 @@ static int chrome_gap(struct gt_sink *s, const struct gt_gap *gap)
 {
 	if (!s->gaps) {
 		s->gaps = 1;
-		put_text_meta(s, "thread_name", LOST_TRACK, "name", LOST_NAME);
-		put_number_meta(s, "thread_sort_index", LOST_TRACK, 0);
+		put_track(s, LOST_TRACK, LOST_NAME);
 	}
 	begin_event(s, "lost events");
 	gt_jsonw_lit(&s->w, ",\"tid\":" LOST_TRACK ",\"ts\":\"");
@@ -208,6 +231,18 @@ static int chrome_gap(struct gt_sink *s, const struct gt_gap *gap)
 	gt_jsonw_lit(&s->w, "\"},\"ph\":\"I\"}");
 	put_lost_counter(s, gap->begin_ns, gap->count);
 	put_lost_counter(s, gap->end_ns, 0);
+	return s->w.err;
+}
+
+static int chrome_doubt(struct gt_sink *s, uint64_t start_ns, const char *text)
+{
+	put_track(s, DOUBT_TRACK, DOUBT_NAME);
+	begin_event(s, DOUBT_NAME);
+	gt_jsonw_lit(&s->w, ",\"tid\":" DOUBT_TRACK ",\"ts\":\"");
+	gt_jsonw_us(&s->w, start_ns);
+	gt_jsonw_lit(&s->w, "\",\"args\":{\"text\":\"");
+	gt_jsonw_chars(&s->w, text, strlen(text));
+	gt_jsonw_lit(&s->w, "\"},\"ph\":\"I\"}");
 	return s->w.err;
 }
 
@@ -246,5 +281,6 @@ const struct gt_sink_ops gt_sink_chrome = {
 	.span = chrome_span,
 	.gap = chrome_gap,
 	.thread = chrome_thread,
+	.doubt = chrome_doubt,
 	.finish = chrome_finish,
 };

@@ -5,15 +5,27 @@
  * Slices go to a sink as soon as their end is known. Memory grows with threads, not with events.
  * Any sequence of events, also an absurd one, gives slices that keep the promises of sink.h.
  *
- *  take_gil  WAIT or TAKE .. ACQUIRE
+ *  take_gil  WAIT or TAKE .. ACQUIRE; .. LEFT, where the GIL is switched off meanwhile
  *  hold_gil  ACQUIRE .. RELEASE
- *  drop_gil  RELEASE, no length; .. DROPPED in function mode; where a YIELD follows (forced):
- *            .. ACQUIRE of that GIL by another thread, or the thread's own next event
+ *  drop_gil  RELEASE, no length; .. DROPPED in function mode; where a YIELD follows (the thread
+ *            waits for the switch): .. ACQUIRE of that GIL by another thread, or the thread's own
+ *            next event
+ *
+ * A release is forced if its record or a YIELD behind it says so; a hold is therefore handed on
+ * together with its drop_gil.
  *
  * What is not known is never drawn as if it were:
  *  - A thread is unknown until its first event, and again after each gap of lost events. A first
  *    RELEASE means that it held the GIL since the start (or the gap's end), but no longer than
  *    since the last release by another thread. A first ACQUIRE draws no wait.
+ *  - A BEFORE tells what it was in at the start, up to its own events or, if these come behind a
+ *    gap, to the gap. It was read while the process ran: an event that contradicts a hold is right,
+ *    and the hold was none. It is ignored where the thread's or (holding) the GIL's events tell.
+ *  - An EXIT ends what the thread is in. A take ends so when the process ends while it waits
+ *    (GT_OPEN_EXIT), or because the interpreter is ending and the thread may not have the GIL again
+ *    (GT_OPEN_FINALIZING): CPython 3.9 .. 3.13.7 ends it alone, so others go on, and later ones let
+ *    it hang until the main thread, which had the GIL last, ends the process. The next event with
+ *    that id is of a new thread, which begins without the GIL, on the same row.
  *  - A gap cuts what is open at its beginning (GT_OPEN_LOST).
  *  - A release that was missed without a gap leaves the end of the hold unknown, anywhere up to
  *    the event that showed it. Such a hold gets no length (GT_OPEN_UNKNOWN) and is counted.
@@ -48,6 +60,7 @@ enum gt_odd {
 struct gt_timeline_stats {
 	uint64_t events; /* WAIT .. DROPPED */
 	uint64_t spans[GT_SPAN_KINDS];
+	uint64_t releases[GT_FORCED_KINDS]; /* drop_gil slices by enum gt_span_forced */
 	uint64_t gaps, lost;
 	uint64_t odd[GT_ODD_KINDS];
 	uint64_t unconfirmed; /* releases on what never proved to be a GIL, not drawn */
@@ -59,13 +72,20 @@ struct gt_timeline;
 /* Text for a person, such as "acquired while already holding". Static. */
 const char *gt_odd_text(enum gt_odd odd);
 
-/*
- * unix_ns(ctx, mono_ns) places the events on Unix time; NULL: times are used as they are.
- * start_mono_ns: start of the recording. The sink must live as long as the timeline. -ENOMEM.
- */
+struct gt_timeline_opts {
+	uint64_t start_mono_ns; /* of the recording */
+	/* Places the events on Unix time; NULL: times are used as they are. */
+	uint64_t (*unix_ns)(const void *ctx, uint64_t mono_ns);
+	const void *ctx;
+	uint32_t main_tid; /* 0: not known */
+	uint8_t functions; /* function mode: no acquire by those that were in take_gil at the start
+			    */
+	uint8_t forced_told; /* a release that does not say so is not forced */
+};
+
+/* The sink must live as long as the timeline; *opts is copied. -ENOMEM. */
 int gt_timeline_create(const struct gt_sink_ops *ops, struct gt_sink *sink,
-		       uint64_t (*unix_ns)(const void *ctx, uint64_t mono_ns), const void *ctx,
-		       uint64_t start_mono_ns, struct gt_timeline **out);
+		       const struct gt_timeline_opts *opts, struct gt_timeline **out);
 void gt_timeline_free(struct gt_timeline *tl);
 
 /* -ENOMEM, -E2BIG (more than GT_TIMELINE_THREADS_MAX threads) or the sink's error: give up. */

@@ -25,7 +25,7 @@ extern "C" {
 
 #define GIL_MAGIC       "\x89GIL\r\n\x1a\n" /* 8 bytes; damaged by any text-mode copy */
 #define GIL_MAJOR       1                   /* a reader refuses a greater one */
-#define GIL_MINOR       0                   /* grows with additions that old readers may skip */
+#define GIL_MINOR       1                   /* grows with additions that old readers may skip */
 #define GIL_HEADER_SIZE 32
 
 /* File header: magic[8], u16 major, u16 minor, u32 header_size, u32 arch (ELF e_machine),
@@ -62,10 +62,16 @@ enum gil_kind {
 	GIL_YIELD = 4,
 	GIL_TAKE = 5,
 	GIL_DROPPED = 6,
+	GIL_FORCED = 7, /* in the file only: the reader joins it to the RELEASE right behind it */
 	GIL_THREAD = 8,
 	GIL_GIL = 9,
 	GIL_LOST = 10,
+	GIL_BEFORE = 11, /* what a thread was in when the recording began */
+	GIL_EXIT = 12,   /* the thread has ended; later ones with its tid are of another thread */
+	GIL_LEFT = 13,   /* its wait is over without the GIL, which was switched off (3.13t+) */
 };
+
+enum gil_before { GIL_BEFORE_WAITING = 1, GIL_BEFORE_HOLDING = 2 };
 
 #define GIL_INDEX_OTHER 0xff /* .gil of an event: a GIL beyond those told apart */
 #define GIL_COMM_LEN    16
@@ -87,6 +93,7 @@ struct gil_event {
 	uint8_t gil;         /* index of the GIL, or GIL_INDEX_OTHER */
 	uint8_t site;        /* index into the sites; gil_reader_site() may not have it */
 	uint8_t unconfirmed; /* GIL_GIL: seen at a release only; may be no GIL until told again */
+	uint8_t forced;      /* GIL_RELEASE: the drop request was set, another thread wanted it */
 	union {
 		struct {
 			uint32_t ns_tid;         /* in the target's PID namespace; 0: not known */
@@ -99,6 +106,9 @@ struct gil_event {
 			uint64_t begin_mono_ns; /* first event lost; the gap ends at mono_ns */
 			uint64_t count;         /* events lost in this gap, exactly */
 		} lost;                         /* GIL_LOST */
+		struct {
+			uint8_t state; /* enum gil_before */
+		} before; /* GIL_BEFORE; mono_ns is the start of the recording, not of the state */
 	};
 };
 
@@ -116,7 +126,9 @@ struct gil_clock {
 struct gil_site {
 	uint64_t offset; /* of the probed instruction in the file */
 	uint8_t kind;    /* enum gil_kind */
-	uint8_t flags; /* bit 0: return probe; bit 1: GIL not told apart; bit 2: known GILs only */
+	/* Bit 0: return probe; 1: GIL not told apart; 2: known GILs only; 3: a function of libc,
+	 * the argument decides; 4: single-stepped by the kernel. */
+	uint8_t flags;
 	char how[GIL_SITE_HOW_MAX]; /* how it was found, for people */
 };
 
@@ -148,6 +160,12 @@ void gil_reader_rewind(gil_reader *r);
  * Owned by the reader.
  */
 const char *gil_reader_problem(const gil_reader *r);
+
+/*
+ * Minor version of the file's format. From 1 on a release without .forced was not asked for; in a
+ * file of version 0, or one of function probes, nothing is known of it.
+ */
+unsigned int gil_reader_minor(const gil_reader *r);
 
 /* Value of a META key or NULL; with several of one key, the last. Owned by the reader. */
 const char *gil_reader_meta(const gil_reader *r, const char *key);

@@ -19,7 +19,8 @@ static void check(int ok)
 
 static void check_event(const gil_reader *r, const struct gil_event *ev)
 {
-	check(ev->kind < 16 && GT_KINDS_KNOWN >> ev->kind & 1);
+	check(gt_is_known(ev) && ev->kind != GIL_FORCED);
+	check(!ev->forced || ev->kind == GIL_RELEASE);
 	check(ev->mono_ns >= gil_reader_first_mono_ns(r));
 	check(ev->mono_ns <= gil_reader_last_mono_ns(r));
 	check(gil_reader_unix_ns(r, ev->mono_ns) > 0);

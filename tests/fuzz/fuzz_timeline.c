@@ -3,8 +3,9 @@
  * Any sequence of events must give slices that keep the promises of sink.h; and the events of a
  * simulated process, some of them lost, must never give a hold or a wait that was not there.
  *
- * The first byte says what the rest is: an even one, events, EVENT_BYTES each; otherwise a text
- * "SEED COUNT" from which COUNT random sequences (1, 5, ..) or simulations (3, 7, ..) are made.
+ * The first byte says what the rest is: an even one, events, EVENT_BYTES each, and its next bits
+ * are options; otherwise a text "SEED COUNT" from which COUNT random sequences (1, 5, ..) or
+ * simulations (3, 7, ..) are made.
  */
 #include <stdio.h>
 
@@ -87,16 +88,35 @@ static void check_rows(const struct gt_sink *s)
 	for (size_t i = 0; i < s->spans.n; i++) {
 		const struct gt_span *p = &s->spans.v[i];
 
-		MUST(p->kind < GT_SPAN_KINDS && p->open <= GT_OPEN_UNKNOWN);
+		MUST(p->kind < GT_SPAN_KINDS && p->open < 2 * GT_OPEN_FINALIZING);
 		MUST(p->start_ns > 0 && p->start_ns <= p->end_ns);
-		MUST(p->open != GT_OPEN_UNKNOWN || p->start_ns == p->end_ns);
-		MUST(!p->forced || p->kind == GT_SPAN_DROP);
+		MUST(!(p->open & GT_OPEN_UNKNOWN) || p->start_ns == p->end_ns);
+		MUST(!(p->open & GT_OPEN_FINALIZING) || p->kind == GT_SPAN_TAKE);
+		MUST(p->forced < GT_FORCED_KINDS);
+		MUST(!p->forced || p->kind != GT_SPAN_TAKE);
 		MUST(s->named[p->tid]);
 		MUST(p->start_ns >= rows[p->tid].end_ns);
 		MUST(p->start_ns > rows[p->tid].start_ns[p->kind]);
 		rows[p->tid].end_ns = p->end_ns;
 		rows[p->tid].start_ns[p->kind] = p->start_ns;
 	}
+}
+
+/* A hold that ends with a release is followed by its drop_gil, which knows the same of it. */
+static void check_releases(const struct gt_sink *s)
+{
+	const struct gt_span *hold[256] = {NULL};
+
+	for (size_t i = 0; i < s->spans.n; i++) {
+		const struct gt_span *p = &s->spans.v[i];
+
+		MUST(!hold[p->tid] ||
+		     (p->kind == GT_SPAN_DROP && p->forced == hold[p->tid]->forced &&
+		      p->gil == hold[p->tid]->gil && p->start_ns >= hold[p->tid]->end_ns));
+		hold[p->tid] = p->kind == GT_SPAN_HOLD && p->forced ? p : NULL;
+	}
+	for (size_t i = 0; i < GT_ARRAY_SIZE(hold); i++)
+		MUST(!hold[i]);
 }
 
 static void check_holders(struct gt_sink *s)
@@ -114,12 +134,16 @@ static void check_holders(struct gt_sink *s)
 	}
 }
 
-static struct gt_timeline *begin(struct gt_sink *s)
+static struct gt_timeline *begin(struct gt_sink *s, uint32_t main_tid, int functions, int told)
 {
+	const struct gt_timeline_opts opts = {.start_mono_ns = START_NS,
+					      .main_tid = main_tid,
+					      .functions = functions != 0,
+					      .forced_told = told != 0};
 	struct gt_timeline *tl;
 
 	*s = (struct gt_sink){0};
-	MUST(!gt_timeline_create(&keeper, s, NULL, NULL, START_NS, &tl));
+	MUST(!gt_timeline_create(&keeper, s, &opts, &tl));
 	return tl;
 }
 
@@ -135,24 +159,26 @@ static void finish(struct gt_timeline *tl, struct gt_sink *s, uint64_t end_ns)
 
 	MUST(!gt_timeline_finish(tl, end_ns));
 	MUST(st->spans[0] + st->spans[1] + st->spans[2] == s->spans.n);
+	MUST(st->releases[0] + st->releases[1] + st->releases[2] == st->spans[GT_SPAN_DROP]);
 	s->unconfirmed = st->unconfirmed;
 	gt_timeline_free(tl);
 	if (!s->spans.n)
 		return;
 	check_rows(s);
+	check_releases(s);
 	check_holders(s);
 }
 
 /* ---- any events ---- */
 
-static void run_bytes(const uint8_t *p, size_t size)
+static void run_bytes(uint8_t options, const uint8_t *p, size_t size)
 {
 	static const uint8_t gils[] = {0, 0, 0, 1, 1, 2, GIL_INDEX_OTHER, GIL_INDEX_OTHER};
 	uint64_t now = START_NS + 50;
 	struct gt_timeline *tl;
 	struct gt_sink sink;
 
-	tl = begin(&sink);
+	tl = begin(&sink, options >> 1 & 1, options & 4, options & 8);
 	for (; size >= EVENT_BYTES; p += EVENT_BYTES, size -= EVENT_BYTES) {
 		struct gil_event ev = {.kind = p[0] & 15, .tid = p[1] % 5, .gil = gils[p[2] & 7]};
 
@@ -167,6 +193,10 @@ static void run_bytes(const uint8_t *p, size_t size)
 			ev.lost.count = p[1];
 		} else if (ev.kind == GIL_GIL) {
 			ev.unconfirmed = p[4] & 1;
+		} else if (ev.kind == GIL_RELEASE) {
+			ev.forced = p[4] & 1;
+		} else if (ev.kind == GIL_BEFORE) {
+			ev.before.state = GIL_BEFORE_WAITING + (p[4] & 1);
 		}
 		feed(tl, &ev);
 	}
@@ -188,7 +218,9 @@ static void run_random(uint64_t seed)
 	uint8_t bytes[EVENT_BYTES * 200];
 	size_t n = next_random(&seed) % 200;
 	/* Mostly kinds that mean something, or nothing would follow from anything. */
-	uint8_t mask = next_random(&seed) & 1 ? 3 : 15;
+	static const uint8_t few[] = {1, 2, 3, 4},
+			     many[] = {1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 10, 11, 11, 12, 12, 13};
+	int use_few = (int)(next_random(&seed) & 1);
 
 	for (size_t i = 0; i < n * EVENT_BYTES; i++)
 		bytes[i] = (uint8_t)next_random(&seed);
@@ -197,9 +229,10 @@ static void run_random(uint64_t seed)
 
 		if (next_random(&seed) % 8)
 			/* NOLINTNEXTLINE(clang-analyzer-core.*): it gives up on the loop above */
-			*kind = (uint8_t)((*kind & 0xf0) | ((*kind & mask) + 1));
+			*kind = (uint8_t)((*kind & 0xf0) |
+					  (use_few ? few[*kind & 3] : many[*kind & 15]));
 	}
-	run_bytes(bytes, n * EVENT_BYTES);
+	run_bytes((uint8_t)next_random(&seed), bytes, n * EVENT_BYTES);
 }
 
 /* ---- a simulated process ---- */
@@ -215,7 +248,10 @@ struct sim {
 	struct {
 		enum sim_state state;
 		uint8_t gil;
+		uint8_t forced; /* HOLDS: how it ends; YIELDS: 1 */
 		uint64_t since_ns;
+		enum sim_state before; /* what memory told of the start, until that is handed on */
+		uint8_t before_gil;
 	} threads[SIM_THREADS];
 	int holder[SIM_GILS];          /* -1: free */
 	uint8_t told[SIM_FOREIGN + 1]; /* GIL record: 1 unconfirmed, 2 confirmed */
@@ -223,6 +259,9 @@ struct sim {
 	struct gil_event *events;
 	size_t n, size;
 	uint64_t record_from_ns;
+	uint8_t begun;
+	uint8_t reads_memory; /* as of 3.13: who waited or held at the start is told */
+	uint8_t forced_told;  /* format 1.1 */
 };
 
 static uint64_t roll(struct sim *s, uint64_t sides)
@@ -230,29 +269,48 @@ static uint64_t roll(struct sim *s, uint64_t sides)
 	return next_random(&s->rnd) % sides;
 }
 
-static void push(struct sim *s, uint8_t kind, int tid, uint8_t gil, uint8_t unconfirmed)
+static struct gil_event *push(struct sim *s, uint8_t kind, int tid, uint8_t gil)
 {
 	MUST(s->n < s->size);
-	s->events[s->n++] = (struct gil_event){.kind = kind,
-					       .mono_ns = s->now,
-					       .tid = (uint32_t)tid,
-					       .gil = gil,
-					       .unconfirmed = unconfirmed};
+	s->events[s->n] = (struct gil_event){
+		.kind = kind, .mono_ns = s->now, .tid = (uint32_t)tid, .gil = gil};
+	return &s->events[s->n++];
+}
+
+static void push_gil(struct sim *s, int tid, uint8_t gil, uint8_t confirmed)
+{
+	s->told[gil] = (uint8_t)(1 + confirmed);
+	push(s, GIL_GIL, tid, gil)->unconfirmed = !confirmed;
 }
 
 /* An event, and before it what the recorder tells of its GIL. */
 static void event(struct sim *s, uint8_t kind, int tid, uint8_t gil)
 {
-	if (s->now < s->record_from_ns)
+	struct gil_event *ev;
+
+	if (!s->begun)
 		return;
-	if (kind == GIL_RELEASE && !s->told[gil]) {
-		s->told[gil] = 1;
-		push(s, GIL_GIL, tid, gil, 1);
-	} else if ((kind == GIL_ACQUIRE || kind == GIL_WAIT) && s->told[gil] < 2) {
-		s->told[gil] = 2;
-		push(s, GIL_GIL, tid, gil, 0);
+	if (kind == GIL_RELEASE && !s->told[gil])
+		push_gil(s, tid, gil, 0);
+	else if ((kind == GIL_ACQUIRE || kind == GIL_WAIT) && s->told[gil] < 2)
+		push_gil(s, tid, gil, 1);
+	ev = push(s, kind, tid, gil);
+	if (kind == GIL_RELEASE && gil < SIM_GILS)
+		ev->forced = s->forced_told && s->threads[tid].forced;
+}
+
+/* The gate is opened: what memory tells of this moment. */
+static void begin_recording(struct sim *s)
+{
+	s->begun = 1;
+	if (!s->reads_memory)
+		return;
+	for (uint8_t gil = 0; gil < SIM_GILS; gil++)
+		push_gil(s, 0, gil, 1);
+	for (int i = 0; i < SIM_THREADS; i++) {
+		s->threads[i].before = s->threads[i].state;
+		s->threads[i].before_gil = s->threads[i].gil;
 	}
-	push(s, kind, tid, gil, 0);
 }
 
 static void change(struct sim *s, int tid, enum sim_state state)
@@ -262,12 +320,14 @@ static void change(struct sim *s, int tid, enum sim_state state)
 	struct gt_span span = {.tid = (uint32_t)tid,
 			       .gil = s->threads[tid].gil,
 			       .kind = kinds[s->threads[tid].state],
+			       .forced = s->threads[tid].forced,
 			       .start_ns = s->threads[tid].since_ns,
 			       .end_ns = s->now};
 
 	if (s->threads[tid].state != OUT)
 		append(&s->truth, &span);
 	s->threads[tid].state = state;
+	s->threads[tid].forced = state == YIELDS;
 	s->threads[tid].since_ns = s->now;
 }
 
@@ -286,13 +346,17 @@ static void acquire(struct sim *s, int tid)
 static void release(struct sim *s, int tid)
 {
 	uint8_t gil = s->threads[tid].gil;
-	int wanted = 0;
+	int wanted = 0, forced, yields;
 
 	for (int i = 0; i < SIM_THREADS; i++)
 		wanted |= s->threads[i].state == WAITS && s->threads[i].gil == gil;
+	forced = wanted && roll(s, 2);
+	yields = forced && roll(s, 4); /* or another was quicker */
+	/* Format 1.0 tells of those that yield only. */
+	s->threads[tid].forced = yields || (forced && s->forced_told);
 	event(s, GIL_RELEASE, tid, gil);
 	s->holder[gil] = -1;
-	if (!wanted || roll(s, 2)) {
+	if (!yields) {
 		change(s, tid, OUT);
 		return;
 	}
@@ -301,11 +365,25 @@ static void release(struct sim *s, int tid)
 	event(s, GIL_YIELD, tid, gil);
 }
 
+/* Its id is used again. */
+static void end_thread(struct sim *s, int tid)
+{
+	if (s->begun)
+		push(s, GIL_EXIT, tid, 0);
+	change(s, tid, OUT);
+}
+
 static void step(struct sim *s)
 {
 	int tid = (int)roll(s, SIM_THREADS);
 
 	s->now += 1 + roll(s, 20);
+	if (!s->begun && s->now >= s->record_from_ns)
+		begin_recording(s);
+	if (s->threads[tid].state < HOLDS && !roll(s, 30)) {
+		end_thread(s, tid);
+		return;
+	}
 	switch (s->threads[tid].state) {
 	case OUT:
 		s->threads[tid].gil = roll(s, 4) == 0;
@@ -333,9 +411,27 @@ static void step(struct sim *s)
 	}
 }
 
+/* Holders before all, those that waited before their first event, or at the end (tid -1). */
+static void feed_before(struct sim *s, struct gt_timeline *tl, int tid, enum sim_state state)
+{
+	for (int i = 0; i < SIM_THREADS; i++) {
+		struct gil_event ev = {.kind = GIL_BEFORE,
+				       .mono_ns = START_NS,
+				       .tid = (uint32_t)i,
+				       .gil = s->threads[i].before_gil};
+
+		if (s->threads[i].before != state || (tid >= 0 && tid != i))
+			continue;
+		ev.before.state = state == WAITS ? GIL_BEFORE_WAITING : GIL_BEFORE_HOLDING;
+		s->threads[i].before = OUT;
+		feed(tl, &ev);
+	}
+}
+
 /* Hands the events on, without some stretches of them, whose loss is told as the recorder does. */
 static void feed_lossy(struct sim *s, struct gt_timeline *tl, int lossy, uint64_t end_ns)
 {
+	feed_before(s, tl, -1, HOLDS);
 	for (size_t i = 0; i < s->n; i++) {
 		struct gil_event lost = {.kind = GIL_LOST};
 
@@ -349,10 +445,13 @@ static void feed_lossy(struct sim *s, struct gt_timeline *tl, int lossy, uint64_
 			lost.mono_ns = i < s->n ? s->events[i].mono_ns : end_ns;
 			feed(tl, &lost);
 			if (i >= s->n)
-				return;
+				break;
 		}
+		if (s->events[i].kind != GIL_GIL)
+			feed_before(s, tl, (int)s->events[i].tid, WAITS);
 		feed(tl, &s->events[i]);
 	}
+	feed_before(s, tl, -1, WAITS);
 }
 
 static int lies_in(const struct gt_span *drawn, const struct list *truth)
@@ -367,17 +466,29 @@ static int lies_in(const struct gt_span *drawn, const struct list *truth)
 	return 0;
 }
 
-/* Was it drawn, as far as it lies within the recording? */
-static int is_drawn(const struct gt_span *t, const struct list *drawn, uint64_t from, uint64_t to)
+/* How its release must be drawn. */
+static int right_forced(const struct sim *s, const struct gt_span *t, const struct gt_span *drawn,
+			uint64_t to)
 {
-	uint64_t start = t->start_ns > from ? t->start_ns : from;
+	if (t->kind == GT_SPAN_TAKE || (t->kind == GT_SPAN_HOLD && t->end_ns > to))
+		return drawn->forced == GT_FORCED_UNKNOWN;
+	if (t->forced)
+		return drawn->forced == GT_FORCED_YES;
+	return drawn->forced == (s->forced_told ? GT_FORCED_NO : GT_FORCED_UNKNOWN);
+}
+
+/* Was it drawn, as far as it lies within the recording? */
+static int is_drawn(const struct sim *s, const struct gt_span *t, const struct list *drawn,
+		    uint64_t to)
+{
+	uint64_t start = t->start_ns > START_NS ? t->start_ns : START_NS;
 	uint64_t end = t->end_ns < to ? t->end_ns : to;
 
 	for (size_t i = 0; i < drawn->n; i++) {
 		const struct gt_span *d = &drawn->v[i];
 
 		if (d->kind == t->kind && d->tid == t->tid && d->gil == t->gil &&
-		    d->start_ns == start && d->end_ns == end)
+		    d->start_ns == start && d->end_ns == end && right_forced(s, t, d, to))
 			return 1;
 	}
 	return 0;
@@ -391,7 +502,7 @@ static void compare(const struct sim *s, const struct gt_sink *sink, int lossy, 
 		const struct gt_span *d = &sink->spans.v[i];
 
 		MUST(d->gil != SIM_FOREIGN);
-		MUST(d->open != GT_OPEN_UNKNOWN || lossy);
+		MUST(!(d->open & GT_OPEN_UNKNOWN) || lossy);
 		MUST(d->start_ns == d->end_ns || lies_in(d, &s->truth));
 	}
 	for (size_t i = 0; i < s->truth.n && !lossy; i++) {
@@ -399,10 +510,14 @@ static void compare(const struct sim *s, const struct gt_sink *sink, int lossy, 
 		int start_seen = t->start_ns >= s->record_from_ns && t->start_ns <= end_ns;
 		int end_seen = t->end_ns >= s->record_from_ns && t->end_ns <= end_ns;
 
-		if (!start_seen && !(end_seen && t->kind == GT_SPAN_HOLD))
+		int told = s->reads_memory && t->start_ns < s->record_from_ns &&
+			   t->end_ns >= s->record_from_ns && t->kind != GT_SPAN_DROP;
+
+		if (!start_seen && !told && !(end_seen && t->kind == GT_SPAN_HOLD))
 			continue;
-		if (is_drawn(t, &sink->spans, START_NS, end_ns))
+		if (is_drawn(s, t, &sink->spans, end_ns))
 			continue;
+		MUST(!told);
 		/* the release of a GIL that was not confirmed, or too late */
 		MUST(!start_seen && t->kind == GT_SPAN_HOLD);
 		missing++;
@@ -419,9 +534,13 @@ static void run_simulation(uint64_t seed)
 			.events = room,
 			.size = GT_ARRAY_SIZE(room)};
 	struct gt_sink sink;
-	struct gt_timeline *tl = begin(&sink);
+	struct gt_timeline *tl;
 	int lossy = (int)roll(&s, 2);
 	uint64_t end_ns;
+
+	s.reads_memory = (uint8_t)roll(&s, 2);
+	s.forced_told = (uint8_t)roll(&s, 2);
+	tl = begin(&sink, (uint32_t)roll(&s, 2), 0, s.forced_told);
 
 	for (int i = 0; i < SIM_GILS; i++)
 		s.holder[i] = -1;
@@ -448,7 +567,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	if (!(data[0] & 1)) {
-		run_bytes(data + 1, size - 1);
+		run_bytes(data[0], data + 1, size - 1);
 		return 0;
 	}
 	memcpy(text, data + 1, size - 1 < sizeof(text) ? size - 1 : sizeof(text) - 1);

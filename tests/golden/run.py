@@ -111,13 +111,18 @@ class Golden(Case):
             now, lines = 0, ["meta process.pid 1", "clock 0"]
             for _ in range(rnd.randrange(200)):
                 now += rnd.randrange(5000)
-                kind = rnd.choice(["wait", "acquire", "release", "yield", "take", "dropped"] * 6 +
-                                  ["gil", "lost", "thread"])
+                kind = rnd.choice(["wait", "acquire", "release", "forced", "yield", "take",
+                                   "dropped", "left"] * 6 + ["gil", "lost", "thread", "before", "exit"])
                 tid, gil = rnd.randrange(1, 5), rnd.choice([0, 0, 0, 1, 255])
                 if kind == "gil":
                     lines.append("gil %d %d 0x10 %s" % (now, gil, rnd.choice(["", "unconfirmed"])))
                 elif kind == "lost":
                     lines.append("lost %d %d 9" % (now, now - rnd.randrange(min(now, 900) + 1)))
+                elif kind == "exit":
+                    lines.append("exit %d %d" % (now, tid))
+                elif kind == "before":
+                    lines.append("before %d %d %s %d" % (
+                        now, tid, rnd.choice(["waiting", "holding"]), gil))
                 elif kind == "thread":
                     lines.append('thread %d %d "\\x%02x"' % (now, tid, rnd.randrange(1, 256)))
                 else:
@@ -320,6 +325,69 @@ class Output(Case):
         self.assertNotIn("Insight", self.run_it("a.gil"))
 
 
+class Doubt(Case):
+    """A recording that cannot be right is never shown as if it were."""
+    ODD = "clock 0\nacquire 1ms 1\nacquire 2ms 2\nrelease 3ms 2\n"
+    COUNTED = "1 acquired while another thread held"
+    LOUD = "warning: a.gil: GIL SITES ARE MISSING"
+
+    def doubts(self, script, *options):
+        """What the trace says of it, and standard error."""
+        self.make(script, "a.gil")
+        said = self.run_it("a.gil", *options)
+        events = [e for e in self.check(self.path("a.json")) if e["name"] == "GIL sites missing"]
+        for e in events:
+            self.assertEqual((e["ph"], e["ts"]), ("I", "1700000000000000.000"))
+        self.assertEqual(len(events) > 0, self.LOUD in said, said)
+        return [e["args"]["text"] for e in events], said
+
+    def test_recorder_was_killed(self):
+        self.assertEqual(self.doubts(self.ODD + "flush\n")[0], [self.COUNTED])
+
+    def test_recorder_has_checked(self):
+        missing = 'meta check.result "sites missing"\n'
+        texts, said = self.doubts(self.ODD + missing + 'meta check.text "so it is"\nend 4ms\n')
+        self.assertEqual(texts, ["so it is"])
+        self.assertIn("sequences of events that should not be: " + self.COUNTED, said)
+        self.assertEqual(self.doubts(self.ODD + missing + "end 4ms\n")[0],
+                         ["the recorder has not said why"])
+        texts, said = self.doubts(self.ODD + "meta check.result consistent\nend 4ms\n")
+        self.assertEqual(texts, [])
+        self.assertIn("sequences of events that should not be: " + self.COUNTED, said)
+        self.assertEqual(self.doubts(self.ODD + 'meta check.result "not checked"\nend 4ms\n')[0],
+                         [self.COUNTED])
+
+    def test_quiet_does_not_silence_it(self):
+        self.assertIn(self.LOUD, self.doubts(self.ODD + "end 4ms\n", "-q")[1])
+
+    def test_text_is_harmless(self):
+        texts, said = self.doubts(self.ODD + 'meta check.result "sites missing"\n'
+                                  'meta check.text "a\\x22\\x1b[2J\\xff%s"\nend 4ms\n')
+        self.assertEqual(texts, ['a"\x1b[2J\ufffd%s'])
+        self.assertIn('a"?[2J', said)
+
+    def test_version_1_0_had_no_check(self):
+        texts, said = self.doubts("minor 0\n" + self.ODD + "end 4ms\n")
+        self.assertEqual(texts, [])
+        self.assertIn("sequences of events that should not be: " + self.COUNTED, said)
+
+    def test_free_threaded(self):
+        """Without its GIL take_gil is entered all the time: that is as it should be."""
+        takes = "clock 0\ntake 1ms 1\ntake 2ms 1\nend 3ms\n"
+        self.assertEqual(self.doubts("meta gil.free_threaded 1\n" + takes)[0], [])
+        self.assertEqual(self.doubts(takes)[0], ["1 waited without acquiring"])
+
+    def test_several_inputs(self):
+        """Each process has its own."""
+        self.make("missed", "a.gil")
+        self.make("contended", "b.gil")
+        self.make("sites_missing", "c.gil")
+        self.run_it("a.gil", "b.gil", "c.gil", "-o", "all.json")
+        events = self.check(self.path("all.json"))
+        self.assertEqual([e["pid"] for e in events if e["name"] == "GIL sites missing"],
+                         [4242, "4242 (3)"])
+
+
 class Docs(Case):
     def test_who_held_the_lock(self):
         """The script in docs/trace.md: 4250 waits 2 .. 12.306123 ms, 4242 holds 1 .. 12.3 ms."""
@@ -358,6 +426,21 @@ class Options(Case):
         self.assertRegex(self.run_it("a.gil"),
                          r"a\.gil: 8 slices, 2 thread\(s\), 1 GIL\(s\), 0 lost, 0\.016 s\n")
         self.assertIn("11 events", self.run_it("-v", "a.gil"))
+
+    def test_details(self):
+        self.make("meta probe.mode sites\nmeta symbols.verdict agrees\n"
+                  "meta check.gil.3 \"5 acquires\"\nclock 0\nacquire 0 1\nforced 1 1\n"
+                  "acquire 2 1\nrelease 3 1\nacquire 4 1\nrelease 5 1\nend 6\n", "a.gil")
+        said = self.run_it("-v", "a.gil")
+        for text in ("probe.mode: sites\n", "symbols.verdict: agrees\n",
+                     "check.gil.3: 5 acquires\n",
+                     "releases: 1 forced, 2 voluntary, 0 not told\n"):
+            self.assertIn("a.gil: " + text, said)
+        self.assertNotIn("voluntary", self.run_it("a.gil"))
+        self.make("site 3 1\nclock 0\nacquire 0 1\nrelease 1 1\nend 6\n", "a.gil")
+        self.assertIn("releases: 0 forced, 0 voluntary, 1 not told\n", self.run_it("-v", "a.gil"))
+        self.make("functions", "a.gil")
+        self.assertIn("releases: 0 forced, 0 voluntary, 4 not told\n", self.run_it("-v", "a.gil"))
 
 
 def main():

@@ -8,11 +8,15 @@
  *  clock T [STEP]              a clock sample; STEP: the wall clock has been set ahead by so much
  *  thread T TID NAME [NSTID]
  *  gil T INDEX ADDRESS [unconfirmed]
- *  wait|acquire|release|yield|take|dropped T TID [GIL]
+ *  wait|acquire|release|yield|take|dropped|left T TID [GIL]
+ *  forced T TID [GIL]          a release that was asked for
+ *  before T TID waiting|holding [GIL]
+ *  exit T TID
  *  lost T BEGIN COUNT
  *  unseen COUNT                events lost of which only block headers know
  *  flush                       seals the block
  *  repeat N EVERY .. done      the lines between, N times, each EVERY later; does not nest
+ *  minor N                     makes it a file of version 1.N, wherever this stands
  *  end T [REASON]              without it the recorder was killed: what is not flushed is missing
  *  chop N                      cuts the last N bytes off the file that has been written
  *  flip OFFSET                 damages the byte there; a negative one counts from the end
@@ -23,6 +27,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include "gilfile_write.h"
 
@@ -205,6 +210,33 @@ static void do_event(struct script *s, const struct line *l, uint8_t kind)
 	add(s, &ev);
 }
 
+static void do_forced(struct script *s, const struct line *l)
+{
+	struct gil_event ev = {.kind = GIL_RELEASE,
+			       .mono_ns = when(s, l->word[1]),
+			       .tid = (uint32_t)number(l->word[2]),
+			       .gil = l->n > 3 ? (uint8_t)number(l->word[3]) : 0,
+			       .forced = 1};
+
+	add(s, &ev);
+}
+
+static void do_before(struct script *s, const struct line *l)
+{
+	struct gil_event ev = {.kind = GIL_BEFORE,
+			       .mono_ns = when(s, l->word[1]),
+			       .tid = (uint32_t)number(l->word[2]),
+			       .gil = l->n > 4 ? (uint8_t)number(l->word[4]) : 0};
+
+	if (!strcmp(l->word[3], "waiting"))
+		ev.before.state = GIL_BEFORE_WAITING;
+	else if (!strcmp(l->word[3], "holding"))
+		ev.before.state = GIL_BEFORE_HOLDING;
+	else
+		die("neither `waiting' nor `holding'", l->word[3]);
+	add(s, &ev);
+}
+
 static void do_lost(struct script *s, const struct line *l)
 {
 	struct gil_event ev = {.kind = GIL_LOST, .mono_ns = when(s, l->word[1])};
@@ -222,6 +254,20 @@ static void do_end(struct script *s, const struct line *l)
 
 	check(gt_gilfile_finish(s->file, reason, when(s, l->word[1]), s->lost_total, NULL), "end");
 	s->ended = 1;
+}
+
+/* The writer has written the file's header long ago. */
+static void do_minor(struct script *s, const struct line *l)
+{
+	gt_autoclose int fd = open(s->out, O_RDWR | O_CLOEXEC);
+	uint8_t h[GIL_HEADER_SIZE];
+
+	if (fd < 0 || pread(fd, h, sizeof(h), 0) != sizeof(h))
+		die("cannot be changed", s->out);
+	gt_put_le16(h + 10, (uint16_t)number(l->word[1]));
+	gt_put_le32(h + 28, (uint32_t)crc32(0, h, 28));
+	if (pwrite(fd, h, sizeof(h), 0) != sizeof(h))
+		die("cannot be changed", s->out);
 }
 
 /* chop and flip work on the file as it lies on disk. */
@@ -256,11 +302,14 @@ enum order {
 	CLOCK,
 	THREAD,
 	GIL,
+	FORCED,
+	BEFORE,
 	LOST,
 	UNSEEN,
 	FLUSH,
 	REPEAT,
 	DONE,
+	MINOR,
 	END,
 	DAMAGE,
 };
@@ -272,11 +321,13 @@ static const struct order_def {
 } orders[] = {
 	{"wait", 3, 4, GIL_WAIT},   {"acquire", 3, 4, GIL_ACQUIRE}, {"release", 3, 4, GIL_RELEASE},
 	{"yield", 3, 4, GIL_YIELD}, {"take", 3, 4, GIL_TAKE},       {"dropped", 3, 4, GIL_DROPPED},
-	{"origin", 3, 3, ORIGIN},   {"meta", 3, 3, META},           {"clock", 2, 3, CLOCK},
-	{"site", 3, 3, SITE},       {"thread", 4, 5, THREAD},       {"gil", 4, 5, GIL},
-	{"lost", 4, 4, LOST},       {"unseen", 2, 2, UNSEEN},       {"flush", 1, 1, FLUSH},
-	{"repeat", 3, 3, REPEAT},   {"done", 1, 1, DONE},           {"end", 2, 3, END},
-	{"chop", 2, 2, DAMAGE},     {"flip", 2, 2, DAMAGE},
+	{"exit", 3, 3, GIL_EXIT},   {"forced", 3, 4, FORCED},       {"before", 4, 5, BEFORE},
+	{"left", 3, 4, GIL_LEFT},   {"origin", 3, 3, ORIGIN},       {"meta", 3, 3, META},
+	{"clock", 2, 3, CLOCK},     {"site", 3, 3, SITE},           {"thread", 4, 5, THREAD},
+	{"gil", 4, 5, GIL},         {"lost", 4, 4, LOST},           {"unseen", 2, 2, UNSEEN},
+	{"flush", 1, 1, FLUSH},     {"repeat", 3, 3, REPEAT},       {"done", 1, 1, DONE},
+	{"end", 2, 3, END},         {"chop", 2, 2, DAMAGE},         {"flip", 2, 2, DAMAGE},
+	{"minor", 2, 2, MINOR},
 };
 
 static int order_of(const struct line *l)
@@ -315,6 +366,12 @@ static void obey(struct script *s, const struct line *l, int order)
 	case GIL:
 		do_gil(s, l);
 		break;
+	case FORCED:
+		do_forced(s, l);
+		break;
+	case BEFORE:
+		do_before(s, l);
+		break;
 	case LOST:
 		do_lost(s, l);
 		break;
@@ -323,6 +380,9 @@ static void obey(struct script *s, const struct line *l, int order)
 		break;
 	case FLUSH:
 		check(gt_gilfile_flush(s->file, s->lost_total), "flush");
+		break;
+	case MINOR:
+		do_minor(s, l);
 		break;
 	case END:
 		do_end(s, l);

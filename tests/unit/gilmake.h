@@ -18,7 +18,8 @@
 static inline int same_event(const struct gil_event *a, const struct gil_event *b)
 {
 	if (a->mono_ns != b->mono_ns || a->tid != b->tid || a->kind != b->kind ||
-	    a->gil != b->gil || a->site != b->site || a->unconfirmed != b->unconfirmed)
+	    a->gil != b->gil || a->site != b->site || a->unconfirmed != b->unconfirmed ||
+	    a->forced != b->forced)
 		return 0;
 	switch (a->kind) {
 	case GIL_THREAD:
@@ -29,6 +30,8 @@ static inline int same_event(const struct gil_event *a, const struct gil_event *
 	case GIL_LOST:
 		return a->lost.begin_mono_ns == b->lost.begin_mono_ns &&
 		       a->lost.count == b->lost.count;
+	case GIL_BEFORE:
+		return a->before.state == b->before.state;
 	}
 	return 1;
 }

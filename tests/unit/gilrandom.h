@@ -30,7 +30,8 @@ static inline uint64_t make_wide(uint64_t *state)
 /* An event of any kind, a little or (seldom) far after or before *mono_ns. */
 static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uint32_t nthreads)
 {
-	static const uint8_t kinds[] = {1, 2, 3, 4, 5, 6, 2, 3, 2, 3, 2, 3, 2, 3, 8, 9, 10};
+	static const uint8_t kinds[] = {1, 2, 3, 4, 5, 6, 2,  3,  2,  3,
+					2, 3, 2, 3, 8, 9, 10, 11, 12, 13};
 	struct gil_event ev = {.kind = kinds[make_below(seed, sizeof(kinds))]};
 	uint64_t back = make_below(seed, 3000);
 
@@ -53,6 +54,10 @@ static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uin
 	} else if (ev.kind == GIL_LOST) {
 		ev.lost.begin_mono_ns = ev.mono_ns - make_wide(seed) % (ev.mono_ns + 1);
 		ev.lost.count = make_wide(seed);
+	} else if (ev.kind == GIL_BEFORE) {
+		ev.before.state = (uint8_t)(1 + make_below(seed, 2));
+	} else if (ev.kind == GIL_RELEASE) {
+		ev.forced = !make_below(seed, 3);
 	}
 	return ev;
 }

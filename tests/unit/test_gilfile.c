@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is written is read again, on good days (here the writer) and when writing fails. */
+/* What is written is read again, on good days and when writing fails; what 1.1 has added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -243,8 +243,13 @@ static void refused_arguments(void **state)
 	assert_int_equal(gt_gilfile_sites(f, sites, 257), -E2BIG);
 	assert_int_equal(gt_gilfile_sites(f, sites, 256), 0);
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
-	for (int kind = 7; kind < 256; kind += kind == 7 ? 4 : 1) {
+	for (int kind = GIL_FORCED; kind < 256; kind = kind == GIL_FORCED ? 14 : kind + 1) {
 		ev.kind = (uint8_t)kind;
+		assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	}
+	ev.kind = GIL_BEFORE;
+	for (int before = 0; before < 256; before = before ? before + 1 : 3) {
+		ev.before.state = (uint8_t)before;
 		assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	}
 	ev.kind = GIL_WAIT;
@@ -348,23 +353,37 @@ static const uint8_t golden[] = {
 #include "gilfile_golden.inc"
 };
 
+static const uint8_t golden_1_0[] = {
+#include "gilfile_golden_1_0.inc"
+};
+
+#define GOLDEN_1_0_EVENTS 9
+
+static const struct gil_event golden_events[] = {
+	{.kind = GIL_THREAD, .mono_ns = 1000001000, .tid = 300, .thread = {7, "python3"}},
+	{.kind = GIL_GIL,
+	 .mono_ns = 1000001000,
+	 .tid = 300,
+	 .unconfirmed = 1,
+	 .gil_ident = {0x7f0012345678}},
+	{.kind = GIL_WAIT, .mono_ns = 1000001200, .tid = 300, .site = 2},
+	{.kind = GIL_RELEASE, .mono_ns = 1000001100, .tid = 301, .gil = 1, .site = 1},
+	{.kind = GIL_ACQUIRE, .mono_ns = 1000003100, .tid = 300},
+	{.kind = GIL_YIELD, .mono_ns = 1000103100, .tid = 301, .gil = GIL_INDEX_OTHER},
+	{.kind = GIL_LOST, .mono_ns = 1000203100, .lost = {1000103200, 1000}},
+	{.kind = GIL_TAKE, .mono_ns = 1000203101, .tid = 300},
+	{.kind = GIL_DROPPED, .mono_ns = 1000203102, .tid = 300},
+	/* since 1.1 */
+	{.kind = GIL_BEFORE, .mono_ns = 1000000500, .tid = 302, .gil = 1, .before = {1}},
+	{.kind = GIL_BEFORE, .mono_ns = 1000000500, .tid = 300, .before = {2}},
+	{.kind = GIL_RELEASE, .mono_ns = 1000203200, .tid = 301, .gil = 1, .site = 1, .forced = 1},
+	{.kind = GIL_RELEASE, .mono_ns = 1000203300, .tid = 301, .gil = 1, .site = 2},
+	{.kind = GIL_EXIT, .mono_ns = 1000203400, .tid = 302},
+	{.kind = GIL_LEFT, .mono_ns = 1000203500, .tid = 303, .gil = 1, .site = 3},
+};
+
 static void golden_bytes(void **state)
 {
-	static const struct gil_event events[] = {
-		{.kind = GIL_THREAD, .mono_ns = 1000001000, .tid = 300, .thread = {7, "python3"}},
-		{.kind = GIL_GIL,
-		 .mono_ns = 1000001000,
-		 .tid = 300,
-		 .unconfirmed = 1,
-		 .gil_ident = {0x7f0012345678}},
-		{.kind = GIL_WAIT, .mono_ns = 1000001200, .tid = 300, .site = 2},
-		{.kind = GIL_RELEASE, .mono_ns = 1000001100, .tid = 301, .gil = 1, .site = 1},
-		{.kind = GIL_ACQUIRE, .mono_ns = 1000003100, .tid = 300},
-		{.kind = GIL_YIELD, .mono_ns = 1000103100, .tid = 301, .gil = GIL_INDEX_OTHER},
-		{.kind = GIL_LOST, .mono_ns = 1000203100, .lost = {1000103200, 1000}},
-		{.kind = GIL_TAKE, .mono_ns = 1000203101, .tid = 300},
-		{.kind = GIL_DROPPED, .mono_ns = 1000203102, .tid = 300},
-	};
 	const char *const pairs[][2] = {{"giltrace.version", "test"}, {"rank", "3"}};
 	struct gt_gilfile *f;
 	struct bytes b;
@@ -375,8 +394,8 @@ static void golden_bytes(void **state)
 	gt_gilfile_meta(f, pairs, 2);
 	gt_gilfile_sites(f, two_sites, 2);
 	gt_gilfile_clock(f, &one_clock);
-	for (size_t i = 0; i < GT_ARRAY_SIZE(events); i++)
-		assert_int_equal(gt_gilfile_add(f, &events[i], 0), 0);
+	for (size_t i = 0; i < GT_ARRAY_SIZE(golden_events); i++)
+		assert_int_equal(gt_gilfile_add(f, &golden_events[i], 0), 0);
 	assert_int_equal(gt_gilfile_finish(f, GIL_END_DURATION, 1000300000, 1000, NULL), 0);
 	b = slurp(fd);
 	/* All but the machine it was written on. */
@@ -392,6 +411,132 @@ static void golden_bytes(void **state)
 	close(fd);
 }
 
+/* Files of earlier versions stay readable. */
+static void golden_is_read(void **state)
+{
+	char why[512];
+	gil_reader *r;
+	int err;
+
+	(void)state;
+	r = read_bytes(golden, sizeof(golden), &err, why);
+	assert_int_equal(gil_reader_minor(r), 1);
+	expect_events(r, golden_events, GT_ARRAY_SIZE(golden_events));
+	gil_reader_close(r);
+	r = read_bytes(golden_1_0, sizeof(golden_1_0), &err, why);
+	assert_int_equal(gil_reader_minor(r), 0);
+	expect_events(r, golden_events, GOLDEN_1_0_EVENTS);
+	assert_int_equal(gil_reader_end_reason(r), GIL_END_DURATION);
+	assert_string_equal(gil_reader_meta(r, "rank"), "3");
+	assert_memory_equal(gil_reader_site(r, 1), &two_sites[1], sizeof(two_sites[1]));
+	assert_memory_equal(gil_reader_clock(r, 0), &one_clock, sizeof(one_clock));
+	gil_reader_close(r);
+}
+
+/* A forced release is two records: never in two blocks, wherever a block is sealed. */
+static void forced_stays_in_its_block(void **state)
+{
+	static const uint32_t threads[] = {1, 2, 3, 7, 1023, 1024, 1025, 5000};
+
+	(void)state;
+	for (size_t k = 0; k < GT_ARRAY_SIZE(threads); k++) {
+		struct gil_event ev = {.kind = GIL_RELEASE, .mono_ns = 1000000000, .forced = 1};
+		struct gt_gilfile *f;
+		gil_reader *r;
+		uint64_t n = 0;
+		int fd;
+
+		f = create(&fd);
+		for (uint32_t i = 0; i < 40000; i++) {
+			ev.mono_ns += 2500;
+			ev.tid = 1 + i % threads[k] * 300000;
+			assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+		}
+		assert_int_equal(gt_gilfile_events(f), 40000);
+		gt_gilfile_finish(f, GIL_END_DURATION, ev.mono_ns, 0, NULL);
+		r = open_reader(fd);
+		for (; gil_reader_next(r, &ev); n++)
+			assert_true(ev.kind == GIL_RELEASE && ev.forced);
+		assert_int_equal(n, 40000);
+		gil_reader_close(r);
+		close(fd);
+	}
+}
+
+/*
+ * FORCED belongs to the record right behind it, if that is a release of the same thread, GIL and
+ * time; otherwise it says nothing. Each record is a tag, what that asks for, and a delta.
+ */
+static const struct {
+	uint8_t forced, count; /* is the one release among them forced? */
+	uint8_t n, p[16];
+} forced_records[] = {
+	{1, 2, 4, {0x77, 2, 0x73, 0}},
+	{1, 2, 7, {0x47, 0, 9, 1, 2, 0x73, 0}},    /* thread 9, GIL 1 */
+	{1, 2, 5, {0x77, 2, 0x33, 5, 0}},          /* another site */
+	{0, 2, 4, {0x77, 2, 0x73, 2}},             /* another time */
+	{0, 2, 6, {0x77, 2, 0x63, 0, 9, 0}},       /* another thread */
+	{0, 2, 5, {0x77, 2, 0x53, 1, 0}},          /* another GIL */
+	{0, 3, 6, {0x77, 2, 0x74, 0, 0x73, 0}},    /* a yield between */
+	{0, 3, 7, {0x77, 2, 0x7e, 0, 0, 0x73, 0}}, /* an unknown kind between */
+	{1, 3, 6, {0x77, 2, 0x77, 0, 0x73, 0}},    /* twice */
+	{0, 2, 4, {0x73, 2, 0x77, 0}},             /* behind it */
+};
+
+static void forced_is_joined(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < GT_ARRAY_SIZE(forced_records); i++) {
+		uint8_t payload[8 + 16] = {0xe8, 3};
+		struct bytes b = {0};
+		struct gil_event ev;
+		int err, releases = 0;
+		char why[512];
+		gil_reader *r;
+
+		memcpy(payload + 8, forced_records[i].p, forced_records[i].n);
+		put_header(&b);
+		put_block(&b, 4, 1, forced_records[i].count, 1000, 2000, payload,
+			  8u + forced_records[i].n);
+		r = read_bytes(b.p, b.n, &err, why);
+		assert_int_equal(err, 0);
+		while (gil_reader_next(r, &ev)) {
+			assert_int_not_equal(ev.kind, GIL_FORCED);
+			if (ev.kind == GIL_RELEASE && ++releases)
+				assert_int_equal(ev.forced, forced_records[i].forced);
+			else
+				assert_int_equal(ev.forced, 0);
+		}
+		assert_null(gil_reader_problem(r));
+		assert_int_equal(releases, 1);
+		gil_reader_close(r);
+		bytes_free(&b);
+	}
+}
+
+/* .. and one at the end of a block has nothing behind it. */
+static void forced_ends_with_its_block(void **state)
+{
+	struct bytes b = {0};
+	struct gil_event ev;
+	char why[512];
+	gil_reader *r;
+	int err;
+
+	(void)state;
+	put_header(&b);
+	put_block(&b, 4, 1, 1, 1000, 1000, "\xe8\3\0\0\0\0\0\0\x77\0", 10);
+	put_block(&b, 4, 1, 1, 1000, 1000, "\xe8\3\0\0\0\0\0\0\x73\0", 10);
+	r = read_bytes(b.p, b.n, &err, why);
+	assert_int_equal(err, 0);
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_true(ev.kind == GIL_RELEASE && !ev.forced);
+	assert_int_equal(gil_reader_next(r, &ev), 0);
+	assert_null(gil_reader_problem(r));
+	gil_reader_close(r);
+	bytes_free(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -403,6 +548,10 @@ int main(void)
 		cmocka_unit_test(failing_write),
 		cmocka_unit_test(failing_create),
 		cmocka_unit_test(golden_bytes),
+		cmocka_unit_test(golden_is_read),
+		cmocka_unit_test(forced_stays_in_its_block),
+		cmocka_unit_test(forced_is_joined),
+		cmocka_unit_test(forced_ends_with_its_block),
 	};
 
 	return cmocka_run_group_tests_name("gilfile", tests, NULL, NULL);

@@ -165,7 +165,9 @@ static void random_content(void **state)
 		}
 		r = read_bytes(b.p, b.n, &err, why);
 		while (r && gil_reader_next(r, &got)) {
-			assert_in_range(got.kind, 1, 10);
+			assert_in_range(got.kind, 1, 13);
+			assert_int_not_equal(got.kind, GIL_FORCED);
+			assert_true(!got.forced || got.kind == GIL_RELEASE);
 			assert_true(got.mono_ns >= gil_reader_first_mono_ns(r));
 			assert_true(got.mono_ns <= gil_reader_last_mono_ns(r));
 			if (got.kind == GIL_LOST)
@@ -252,14 +254,17 @@ static void versions(void **state)
 static void additions(void **state)
 {
 	static const uint8_t records[] = {
-		0xe8, 3, 0, 0, 0,    0,    0,    0,          /* base 1000 */
-		0x67, 0, 9, 2,                               /* kind 7, thread 9 */
-		0x7b, 2, 3, 1, 2,    3,                      /* kind 11 */
-		0x78, 2, 6, 5, 2,    'a',  'b',  0xff, 0xff, /* THREAD, two more bytes */
-		0x79, 2, 4, 1, 0x81, 0,    0xff,             /* GIL, one more */
-		0x7a, 2, 3, 1, 2,    0xff,                   /* LOST, one more */
-		0x7f, 2, 0,                                  /* kind 15 */
-		0x71, 2,                                     /* WAIT */
+		0xe8, 3, 0, 0,    0,    0,    0,    0,          /* base 1000 */
+		0x6e, 0, 9, 2,    1,    0xff,                   /* kind 14, thread 9 */
+		0x7e, 2, 3, 1,    2,    3,                      /* kind 14 */
+		0x78, 2, 6, 5,    2,    'a',  'b',  0xff, 0xff, /* THREAD, two more bytes */
+		0x79, 2, 4, 1,    0x81, 0,    0xff,             /* GIL, one more */
+		0x7a, 2, 3, 1,    2,    0xff,                   /* LOST, one more */
+		0x7f, 2, 0,                                     /* kind 15 */
+		0x7b, 2, 1, 3,                                  /* BEFORE, of another state */
+		0x7b, 2, 3, 2,    0xff, 0xff,                   /* BEFORE, two more */
+		0x7c, 2, 1, 0xff,                               /* EXIT, one more */
+		0x71, 2,                                        /* WAIT */
 	};
 	static const uint8_t meta[] = {1, 'k', 1, 'v', 0xff, 0xff};
 	static const uint8_t site[] = {1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 'x', 0xff};
@@ -276,7 +281,7 @@ static void additions(void **state)
 	put_block(&b, 77, 9, 3, 5, 6, "whatever", 8);
 	put_block(&b, 2, 0, 1, 0, 0, site, sizeof(site));
 	put_block(&b, 3, 0, 1, 1000, 1000, clock, sizeof(clock));
-	put_block(&b, 4, 1, 7, 1000, 2000, records, sizeof(records));
+	put_block(&b, 4, 1, 10, 1000, 2000, records, sizeof(records));
 	put_block(&b, 5, 0, 1, 3000, 3000, end, sizeof(end));
 	r = read_bytes(b.p, b.n, &err, why);
 	assert_int_equal(err, 0);
@@ -296,7 +301,12 @@ static void additions(void **state)
 	assert_int_equal(ev.lost.begin_mono_ns, 1004);
 	assert_int_equal(ev.lost.count, 2);
 	assert_int_equal(gil_reader_next(r, &ev), 1);
-	assert_true(ev.kind == GIL_WAIT && ev.mono_ns == 1007);
+	assert_true(ev.kind == GIL_BEFORE && ev.mono_ns == 1008 && ev.tid == 9);
+	assert_int_equal(ev.before.state, GIL_BEFORE_HOLDING);
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_true(ev.kind == GIL_EXIT && ev.mono_ns == 1009);
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_true(ev.kind == GIL_WAIT && ev.mono_ns == 1010);
 	assert_int_equal(gil_reader_next(r, &ev), 0);
 	assert_null(gil_reader_problem(r));
 	gil_reader_close(r);
@@ -322,9 +332,9 @@ static const struct {
 	{"longer", 1, 0, 1, {0x71}},
 	{"longer", 1, 0, 1, {0x11}},
 	{"longer", 2, 1, 2, {0x71, 0}},
-	{"longer", 1, 0, 3, {0x7b, 0, 1}},
-	{"longer", 1, 0, 4, {0x7b, 0, 2, 0}},
-	{"longer", 1, 0, 12, {0x7b, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}},
+	{"longer", 1, 0, 3, {0x7e, 0, 1}},
+	{"longer", 1, 0, 4, {0x7e, 0, 2, 0}},
+	{"longer", 1, 0, 12, {0x7e, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}},
 	{"after its last", 1, 1, 3, {0x71, 0, 0}},
 	{"after its last", 0, 0, 2, {0x71, 0}},
 	{"thread", 1, 0, 3, {0x78, 0, 0}},
@@ -340,6 +350,9 @@ static const struct {
 	{"loss", 1, 0, 3, {0x7a, 0, 0}},
 	{"loss", 1, 0, 4, {0x7a, 0, 1, 0}},
 	{"loss", 1, 0, 6, {0x7a, 0, 3, 0xe9, 7, 0}}, /* begins 1001 ns before 1000 */
+	{"state", 1, 0, 3, {0x7b, 0, 0}},            /* BEFORE without one */
+	{"longer", 1, 0, 2, {0x7c, 0}},              /* EXIT without a length */
+	{"longer", 1, 0, 2, {0x7d, 0}},              /* LEFT */
 };
 
 static void wrong_encodings(void **state)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The state machine, in short hand. Events: W wait, A acquire, R release, Y yield, T take,
- * D dropped, then the thread, ".GIL" unless it is 0, "@time"; G0@9 a GIL, g0@9 one that is not
- * confirmed, L40-50 events lost in between. Slices: take1 10-20, then ".GIL", "+flag".
- * A recording lasts from 100 to 1000.
+ * The state machine, in short hand. Events: W wait, A acquire, R release, F forced release, Y
+ * yield, T take, D dropped, l left, E the thread has ended, then the thread, ".GIL" unless it is 0,
+ * "@time"; w1, h1 waited or held before; G0@9 a GIL, g0@9 one that is not confirmed, L40-50 events
+ * lost in between. Slices: take1 10-20, then ".GIL", "+flag". A recording lasts from 100 to 1000.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,9 @@ struct gt_sink {
 static int rec_span(struct gt_sink *s, const struct gt_span *span)
 {
 	static const char *const names[] = {"take", "hold", "drop"};
-	static const char *const open[] = {"", "+start", "+end", "+lost", "+unknown"};
+	static const char *const forced[] = {"", "+voluntary", "+forced"};
+	static const char *const open[] = {"+start",   "+lost", "+end",
+					   "+unknown", "+exit", "+finalizing"};
 	char gil[8] = "";
 
 	if (s->fail_at && !--s->fail_at)
@@ -35,10 +37,13 @@ static int rec_span(struct gt_sink *s, const struct gt_span *span)
 	if (span->gil)
 		snprintf(gil, sizeof(gil), ".%u", span->gil);
 	s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len,
-				   "%s%s%u%s %llu-%llu%s%s", s->len ? ", " : "", names[span->kind],
+				   "%s%s%u%s %llu-%llu%s", s->len ? ", " : "", names[span->kind],
 				   span->tid, gil, (unsigned long long)span->start_ns,
-				   (unsigned long long)span->end_ns, span->forced ? "+forced" : "",
-				   open[span->open]);
+				   (unsigned long long)span->end_ns, forced[span->forced]);
+	for (size_t i = 0; i < GT_ARRAY_SIZE(open) && s->len < sizeof(s->text); i++)
+		if (span->open >> i & 1)
+			s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len, "%s",
+						   open[i]);
 	assert_true(s->len < sizeof(s->text));
 	return 0;
 }
@@ -64,7 +69,22 @@ static const struct gt_sink_ops recorder = {.span = rec_span, .gap = rec_gap, .t
 
 static struct gil_event parse_event(const char *p)
 {
-	static const char letters[] = "?WARYTD";
+	static const struct {
+		char letter;
+		uint8_t kind, forced, before;
+	} letters[] = {
+		{'W', GIL_WAIT, 0, 0},
+		{'A', GIL_ACQUIRE, 0, 0},
+		{'R', GIL_RELEASE, 0, 0},
+		{'F', GIL_RELEASE, 1, 0},
+		{'Y', GIL_YIELD, 0, 0},
+		{'T', GIL_TAKE, 0, 0},
+		{'D', GIL_DROPPED, 0, 0},
+		{'E', GIL_EXIT, 0, 0},
+		{'l', GIL_LEFT, 0, 0},
+		{'w', GIL_BEFORE, 0, GIL_BEFORE_WAITING},
+		{'h', GIL_BEFORE, 0, GIL_BEFORE_HOLDING},
+	};
 	struct gil_event ev = {0};
 	char *end;
 
@@ -79,8 +99,14 @@ static struct gil_event parse_event(const char *p)
 		ev.gil = (uint8_t)strtoul(p + 1, &end, 10);
 		ev.mono_ns = strtoull(end + 1, &end, 10);
 	} else {
-		assert_non_null(strchr(letters + 1, *p));
-		ev.kind = (uint8_t)(strchr(letters, *p) - letters);
+		for (size_t i = 0; i < GT_ARRAY_SIZE(letters); i++) {
+			if (letters[i].letter != *p)
+				continue;
+			ev.kind = letters[i].kind;
+			ev.forced = letters[i].forced;
+			ev.before.state = letters[i].before;
+		}
+		assert_true(ev.kind);
 		ev.tid = (uint32_t)strtoul(p + 1, &end, 10);
 		if (*end == '.')
 			ev.gil = (uint8_t)strtoul(end + 1, &end, 10);
@@ -91,6 +117,16 @@ static struct gil_event parse_event(const char *p)
 	return ev;
 }
 
+/* For expect(); each test begins with it all 0. */
+static struct gt_timeline_opts opts;
+
+static int setup(void **state)
+{
+	(void)state;
+	opts = (struct gt_timeline_opts){.start_mono_ns = START_NS};
+	return 0;
+}
+
 /* Plays the events and returns what the timeline counted. */
 static struct gt_timeline_stats expect(const char *events, const char *want)
 {
@@ -99,7 +135,7 @@ static struct gt_timeline_stats expect(const char *events, const char *want)
 	struct gt_timeline *tl;
 	struct gil_event ev;
 
-	assert_int_equal(gt_timeline_create(&recorder, &sink, NULL, NULL, START_NS, &tl), 0);
+	assert_int_equal(gt_timeline_create(&recorder, &sink, &opts, &tl), 0);
 	for (const char *p = events; p && *p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL) {
 		ev = parse_event(p);
 		assert_int_equal(gt_timeline_event(tl, &ev), 0);
@@ -140,9 +176,9 @@ static void test_wait(void **state)
 	(void)state;
 	/* the time-outs of one wait are one wait */
 	expect_even("A1@110 W2@120 W2@125 W2@130 R1@140 A2@145 R2@150",
-		    "hold1 110-140, take2 120-145, hold2 145-150, drop1 140-140, drop2 150-150");
+		    "take2 120-145, hold1 110-140, drop1 140-140, hold2 145-150, drop2 150-150");
 	expect_even("A1@110 T2@115 W2@120 R1@140 A2@145 R2@150",
-		    "hold1 110-140, take2 115-145, hold2 145-150, drop1 140-140, drop2 150-150");
+		    "take2 115-145, hold1 110-140, drop1 140-140, hold2 145-150, drop2 150-150");
 }
 
 static void test_forced(void **state)
@@ -150,38 +186,38 @@ static void test_forced(void **state)
 	(void)state;
 	/* the yield ends when another thread acquires that GIL */
 	expect_even("A1@110 W2@120 R1@140 Y1@141 A2@145 W1@147 R2@150 A1@151 R1@160",
-		    "hold1 110-140, take2 120-145, drop1 140-145+forced, hold2 145-150, "
-		    "take1 147-151, hold1 151-160, drop1 160-160, drop2 150-150");
+		    "take2 120-145, hold1 110-140+forced, drop1 140-145+forced, take1 147-151, "
+		    "hold1 151-160, drop1 160-160, hold2 145-150, drop2 150-150");
 	/* .. or with its own next event; another GIL's acquire does not end it */
 	expect_even("A1@110 R1@140 Y1@141 A2.1@145 W1@147 A1@150 R1@160 R2.1@170",
-		    "hold1 110-140, drop1 140-147+forced, take1 147-150, hold1 150-160, "
-		    "hold2.1 145-170, drop1 160-160, drop2.1 170-170");
+		    "hold1 110-140+forced, drop1 140-147+forced, take1 147-150, hold1 150-160, "
+		    "drop1 160-160, hold2.1 145-170, drop2.1 170-170");
 	/* .. or with the recording */
-	expect_even("A1@110 R1@140 Y1@141", "hold1 110-140, drop1 140-1000+forced+end");
+	expect_even("A1@110 R1@140 Y1@141", "hold1 110-140+forced, drop1 140-1000+forced+end");
 	/* the other was quicker */
 	expect_even("A1@110 R1@140 A2@141 Y1@142 R2@150",
-		    "hold1 110-140, drop1 140-142+forced, hold2 141-150, drop2 150-150");
+		    "hold1 110-140+forced, drop1 140-142+forced, hold2 141-150, drop2 150-150");
 	/* where several GILs share an index, only its own next event can end it */
 	expect_even("A1.255@110 R1.255@140 Y1.255@141 A2.255@145 R2.255@146 A1.255@150 R1.255@160",
-		    "hold1.255 110-140, hold2.255 145-146, drop1.255 140-150+forced, "
-		    "hold1.255 150-160, drop1.255 160-160, drop2.255 146-146");
+		    "hold1.255 110-140+forced, drop1.255 140-150+forced, hold1.255 150-160, "
+		    "drop1.255 160-160, hold2.255 145-146, drop2.255 146-146");
 }
 
 static void test_functions(void **state)
 {
 	(void)state;
 	expect_even("T1@110 A1@112 T2@120 R1@140 A2@142 D1@146 R2@150 D2@151",
-		    "take1 110-112, hold1 112-140, take2 120-142, drop1 140-146, hold2 142-150, "
+		    "take1 110-112, take2 120-142, hold1 112-140, drop1 140-146, hold2 142-150, "
 		    "drop2 150-151");
 	/* in drop_gil, holding, and in take_gil when the recording ends */
 	expect_even("T1@110 A1@112 R1@120 D1@121 T1@122 A1@123 T3@130 R1@140 T2@145 A2@150",
-		    "take1 110-112, hold1 112-120, drop1 120-121, take1 122-123, hold1 123-140, "
-		    "take2 145-150, drop1 140-1000+end, take3 130-1000+end, hold2 150-1000+end");
+		    "take1 110-112, hold1 112-120, drop1 120-121, take1 122-123, take2 145-150, "
+		    "hold1 123-140, drop1 140-1000+end, take3 130-1000+end, hold2 150-1000+end");
 	/* in drop_gil, holding, and in take_gil when it begins */
 	expect_even("D1@105 R2@110 D2@111 R3@120 D3@121",
 		    "drop1 100-105+start, hold2 100-110+start, drop2 110-111, "
 		    "hold3 110-120+start, drop3 120-121");
-	/* take_gil gave up, as in a free-threaded build: nothing has a length */
+	/* take_gil gave up, as in a free-threaded build whose GIL is off: nothing has a length */
 	expect_odd("T1@110 T1@120 T1@130 A1@131 R1@140",
 		   "take1 110-110+unknown, take1 120-120+unknown, take1 130-131, hold1 131-140, "
 		   "drop1 140-140",
@@ -196,17 +232,17 @@ static void test_functions(void **state)
 static void test_open_start(void **state)
 {
 	(void)state;
-	expect_even("R1@120 A2@125 R2@130", "hold1 100-120+start, hold2 125-130, drop1 120-120, "
-					    "drop2 130-130");
+	expect_even("R1@120 A2@125 R2@130",
+		    "hold1 100-120+start, drop1 120-120, hold2 125-130, drop2 130-130");
 	/* not before another thread's release */
 	expect_even("A1@110 R1@120 R2@130",
-		    "hold1 110-120, hold2 120-130+start, drop1 120-120, drop2 130-130");
+		    "hold1 110-120, drop1 120-120, hold2 120-130+start, drop2 130-130");
 	/* never while another holds */
 	expect_odd("A1@110 R2@120 R1@130", "hold1 110-130, drop1 130-130, drop2 120-120",
 		   GT_ODD_RELEASE_IDLE, 1);
 	/* another GIL does not matter */
 	expect_even("G1@100 A1@110 R2.1@120 R1@130",
-		    "hold2.1 100-120+start, hold1 110-130, drop1 130-130, drop2.1 120-120");
+		    "hold1 110-130, drop1 130-130, hold2.1 100-120+start, drop2.1 120-120");
 	/* yielding at the start */
 	expect_even("G0@100 Y1@105 A2@110 R2@120",
 		    "drop1 105-110+forced+start, hold2 110-120, drop2 120-120");
@@ -227,11 +263,11 @@ static void test_lost(void **state)
 	/* what is open is cut; a first release after it was held since the gap's end */
 	st = expect("A1@110 W2@120 L150-200 R2@250 A1@260 R1@270",
 		    "hold1 110-150+lost, take2 120-150+lost, lost 150-200, hold2 200-250+lost, "
-		    "hold1 260-270, drop2 250-250, drop1 270-270");
+		    "drop2 250-250, hold1 260-270, drop1 270-270");
 	assert_int_equal(st.gaps, 1);
 	assert_int_equal(st.lost, 1);
 	expect_even("A1@110 R1@120 Y1@121 L150-200 W1@210 A1@220 R1@230",
-		    "hold1 110-120, drop1 120-150+forced+lost, lost 150-200, take1 210-220, "
+		    "hold1 110-120+forced, drop1 120-150+forced+lost, lost 150-200, take1 210-220, "
 		    "hold1 220-230, drop1 230-230");
 	expect_even("A1@110 R1@120 L150-200 A1@210 R1@220",
 		    "hold1 110-120, drop1 120-120, lost 150-200, hold1 210-220, drop1 220-220");
@@ -244,8 +280,8 @@ static void test_lost(void **state)
 		    "hold1 110-120+lost, lost 120-300, hold1 300-310+lost, drop1 310-310");
 	/* but not before another's release behind the gap */
 	expect_even("A1@110 L120-300 R2@310 R1@320",
-		    "hold1 110-120+lost, lost 120-300, hold2 300-310+lost, hold1 310-320+lost, "
-		    "drop2 310-310, drop1 320-320");
+		    "hold1 110-120+lost, lost 120-300, hold2 300-310+lost, drop2 310-310, hold1 "
+		    "310-320+lost, drop1 320-320");
 	/* disorder between threads: an event inside the gap before its record */
 	expect_even("A1@160 L150-200 R1@210",
 		    "hold1 160-160+lost, lost 150-200, hold1 200-210+lost, drop1 210-210");
@@ -271,15 +307,15 @@ static void test_missed(void **state)
 	/* it held until the second release at least, so nobody else did */
 	expect_odd(
 		"A1@110 R1@120 R1@130 R2@140",
-		"hold1 110-120, drop1 120-120, hold2 130-140+start, drop1 130-130, drop2 140-140",
+		"hold1 110-120, drop1 120-120, drop1 130-130, hold2 130-140+start, drop2 140-140",
 		GT_ODD_RELEASE_IDLE, 1);
 	/* a yield tells that the hold has just ended */
 	expect_odd("A1@110 Y1@120 A2@125 R2@130",
-		   "hold1 110-120, drop1 120-125+forced, hold2 125-130, drop2 130-130",
+		   "hold1 110-120+forced, drop1 120-125+forced, hold2 125-130, drop2 130-130",
 		   GT_ODD_YIELD_IDLE, 1);
 	/* the release that was thought missing comes late: no hold beside the new holder's */
 	expect("A1@110 A2@120 R1@130 R2@140",
-	       "hold1 110-110+unknown, hold2 120-140, drop1 130-130, drop2 140-140");
+	       "hold1 110-110+unknown, drop1 130-130, hold2 120-140, drop2 140-140");
 	expect_odd("A1@110 R1@105", "hold1 110-110, drop1 110-110", GT_ODD_ORDER, 1);
 }
 
@@ -289,7 +325,7 @@ static void test_several_gils(void **state)
 
 	(void)state;
 	st = expect("A1@110 A2.1@115 R1@120 R2.1@125",
-		    "hold1 110-120, hold2.1 115-125, drop1 120-120, drop2.1 125-125");
+		    "hold1 110-120, drop1 120-120, hold2.1 115-125, drop2.1 125-125");
 	assert_int_equal(st.gils, 2);
 	/* PyThreadState_Swap: one thread, one GIL after the other */
 	expect_even("A1@110 R1@120 A1.1@121 R1.1@130",
@@ -306,7 +342,7 @@ static void test_several_gils(void **state)
 		   1);
 	/* beyond those told apart: several threads may hold at once */
 	expect_even("A1.255@110 A2.255@120 R1.255@130 R2.255@140",
-		    "hold1.255 110-130, hold2.255 120-140, drop1.255 130-130, drop2.255 140-140");
+		    "hold1.255 110-130, drop1.255 130-130, hold2.255 120-140, drop2.255 140-140");
 }
 
 static void test_unconfirmed(void **state)
@@ -315,8 +351,9 @@ static void test_unconfirmed(void **state)
 
 	(void)state;
 	/* confirmed by an event, by its own thread, or by a second GIL record */
-	expect_even("g0@120 R1@120 Y1@121 A2@125 R2@130",
-		    "hold1 100-120+start, drop1 120-125+forced, hold2 125-130, drop2 130-130");
+	expect_even(
+		"g0@120 R1@120 Y1@121 A2@125 R2@130",
+		"hold1 100-120+forced+start, drop1 120-125+forced, hold2 125-130, drop2 130-130");
 	expect_even("g0@120 R1@120 W1@125",
 		    "hold1 100-120+start, drop1 120-120, take1 125-1000+end");
 	expect_even("g0@120 R1@120 G0@122", "hold1 100-120+start, drop1 120-120");
@@ -327,12 +364,12 @@ static void test_unconfirmed(void **state)
 	assert_int_equal(st.gils, 1);
 	/* the thread has gone on before it is confirmed */
 	expect_even("g1@120 R1.1@120 A1@130 R1@140 A2.1@150 R2.1@160",
-		    "hold1 130-140, hold2.1 150-160, drop1 140-140, drop2.1 160-160");
+		    "hold1 130-140, drop1 140-140, hold2.1 150-160, drop2.1 160-160");
 	expect_even("g1@120 R1.1@120 A1@130 A2.1@135 R2.1@136 R1@140",
-		    "hold1.1 100-120+start, drop1.1 120-120, hold2.1 135-136, hold1 130-140, "
-		    "drop1 140-140, drop2.1 136-136");
+		    "hold1.1 100-120+start, drop1.1 120-120, hold1 130-140, drop1 140-140, hold2.1 "
+		    "135-136, drop2.1 136-136");
 	expect_even("A1@110 g1@120 R1.1@120 A2.1@135 R2.1@136 R1@140",
-		    "hold2.1 135-136, hold1 110-140, drop1 140-140, drop2.1 136-136");
+		    "hold1 110-140, drop1 140-140, hold2.1 135-136, drop2.1 136-136");
 	/* events were lost before it is confirmed */
 	expect_even("g0@120 R1@120 L150-200 A1@210",
 		    "lost 150-200, hold1 100-120+start, drop1 120-120, hold1 210-1000+end");
@@ -345,6 +382,183 @@ static void test_unconfirmed(void **state)
 	expect_even("G0@110 g0@120 R1@130", "hold1 100-130+start, drop1 130-130");
 }
 
+static void test_forced_told(void **state)
+{
+	struct gt_timeline_stats st;
+
+	(void)state;
+	opts.forced_told = 1;
+	/* the last one: a yield tells it, where the record does not; a hold that is open does not
+	 */
+	st = expect(
+		"A1@110 R1@120 A1@130 F1@140 A2@141 R2@150 Y2@151 A1@160",
+		"hold1 110-120+voluntary, drop1 120-120+voluntary, hold1 130-140+forced, drop1 "
+		"140-140+forced, hold2 141-150+forced, drop2 150-160+forced, hold1 160-1000+end");
+	assert_int_equal(st.releases[GT_FORCED_YES], 2);
+	assert_int_equal(st.releases[GT_FORCED_NO], 1);
+	assert_int_equal(st.releases[GT_FORCED_UNKNOWN], 0);
+	/* of GILs that are confirmed later */
+	expect_even("g0@120 F1@120 G0@122", "hold1 100-120+forced+start, drop1 120-120+forced");
+	expect_even("g0@120 R1@120 L150-200 A1@210",
+		    "lost 150-200, hold1 100-120+voluntary+start, drop1 120-120+voluntary, "
+		    "hold1 210-1000+end");
+	expect_even("g0@120 F1@120 L150-200 A1@210",
+		    "lost 150-200, hold1 100-120+forced+start, drop1 120-120+forced, "
+		    "hold1 210-1000+end");
+	expect_even("g0@120 R1@120 Y1@121 L150-200 A1@210",
+		    "lost 150-200, hold1 100-120+forced+start, drop1 120-120+forced, "
+		    "hold1 210-1000+end");
+	/* function mode shows itself */
+	st = expect("T1@110 A1@111 R1@120 D1@121", "take1 110-111, hold1 111-120, drop1 120-121");
+	assert_int_equal(st.releases[GT_FORCED_UNKNOWN], 1);
+}
+
+static void test_waited_before(void **state)
+{
+	struct gt_timeline_stats st;
+
+	(void)state;
+	expect_even("w1@100 W1@105 A1@150 R1@160",
+		    "take1 100-150+start, hold1 150-160, drop1 160-160");
+	expect_even("G0@100 w1@100", "take1 100-1000+start+end");
+	expect_even("G0@100 w1@100 L200-300 A1@310",
+		    "take1 100-200+start+lost, lost 200-300, hold1 310-1000+end");
+	/* told late, as its first event comes behind gaps */
+	expect_even("G0@100 L200-300 L350-360 w1@100 A1@370 R1@380",
+		    "lost 200-300, lost 350-360, take1 100-200+start+lost, hold1 370-380, "
+		    "drop1 380-380");
+	/* its own events tell, or have been told */
+	expect_even("G0@100 w1@100 h1@100 A1@120", "take1 100-120+start, hold1 120-1000+end");
+	expect_even("G0@100 L200-300 w1@100 w1@100", "lost 200-300, take1 100-200+start+lost");
+	expect_even("A1@110 w1@100 R1@120 h1@100", "hold1 110-120, drop1 120-120");
+	/* what it waited for was no GIL */
+	st = expect("g1@100 w1.1@100 W1@120 A1@130 L200-300 w2.1@300 A2@310",
+		    "take1 120-130, hold1 130-200+lost, lost 200-300, hold2 310-1000+end");
+	assert_int_equal(st.unconfirmed, 2);
+	assert_int_equal(st.odd[GT_ODD_WAIT_ENDLESS], 0);
+	st = expect("g1@100 w1.1@100 A2@110 E1@120", "hold2 110-1000+end");
+	assert_int_equal(st.unconfirmed, 1);
+	/* an acquire was missed */
+	expect_odd("G0@100 w1@100 R1@110", "take1 100-100+start+unknown, drop1 110-110",
+		   GT_ODD_RELEASE_IDLE, 1);
+	expect_odd("G0@100 w1@100 A1.1@110", "take1 100-100+start+unknown, hold1.1 110-1000+end",
+		   GT_ODD_WAIT_ENDLESS, 1);
+	expect_odd("G0@100 w1@100 R2@120 R1@130",
+		   "take1 100-100+start+unknown, drop1 130-130, hold2 100-120+start, drop2 120-120",
+		   GT_ODD_RELEASE_IDLE, 1);
+	/* but function mode does not see those: it held since the last release, if there was one */
+	opts.functions = 1;
+	expect_odd("G0@100 w1@100 R1@110", "take1 100-100+start+unknown, drop1 110-110",
+		   GT_ODD_RELEASE_IDLE, 1);
+	expect_even("G0@100 w1@100 R2@120 R1@130",
+		    "take1 100-120+start, hold1 120-130+start, drop1 130-130, "
+		    "hold2 100-120+start, drop2 120-120");
+}
+
+static void test_held_before(void **state)
+{
+	(void)state;
+	expect_even("h1@100 W2@120 R1@150 A2@151 R2@160",
+		    "take2 120-151, hold1 100-150+start, drop1 150-150, hold2 151-160, "
+		    "drop2 160-160");
+	expect_even("h1@100", "hold1 100-1000+start+end");
+	expect_even("h1@100 L200-300 R1@310",
+		    "hold1 100-200+start+lost, lost 200-300, hold1 300-310+lost, drop1 310-310");
+	expect_even("L200-300 h1@100 R1@310",
+		    "lost 200-300, hold1 100-200+start+lost, hold1 300-310+lost, drop1 310-310");
+	/* two GILs, two holders; nobody else of one, and nobody where events tell */
+	expect_even("h1@100 h2.1@100 h3@100 R1@110 R2.1@120",
+		    "hold1 100-110+start, drop1 110-110, hold2.1 100-120+start, drop2.1 120-120");
+	expect_even("A2@110 R2@120 h1@100", "hold2 110-120, drop2 120-120");
+	/* another library's condition variable does not end it */
+	expect_even("h1@100 g1@110 R1.1@110 R1@120", "hold1 100-120+start, drop1 120-120");
+	/* It held another one, .. */
+	expect_even("G1@100 h1@100 R1.1@120", "hold1.1 100-120+start, drop1.1 120-120");
+	/* .. or it was read in the middle of a switch: by itself, .. */
+	expect_even("h1@100 A1@110 R1@120", "hold1 110-120, drop1 120-120");
+	expect_even("h1@100 A2@110", "hold2 110-1000+end");
+	/* .. to another, which sets the lock before it says who it is */
+	expect_even("h1@100 A2@110 W1@115 R2@120",
+		    "take1 115-1000+end, hold2 110-120, drop2 120-120");
+	expect_even("h1@100 W1@105 A2@110", "take1 105-1000+end, hold2 110-1000+end");
+	expect_even("h1@100 Y1@101 A2@102", "drop1 101-102+forced+start, hold2 102-1000+end");
+	expect_even("h1@100 R2@120 W1@130",
+		    "take1 130-1000+end, hold2 100-120+start, drop2 120-120");
+}
+
+/* Free-threaded: the GIL is switched off, and those that waited for it go on. */
+static void test_left(void **state)
+{
+	struct gt_timeline_stats st;
+
+	(void)state;
+	st = expect("A1@110 W2@120 R1@130 l2@131 l3@132 W3@140",
+		    "take2 120-131, hold1 110-130, drop1 130-130, take3 140-1000+end");
+	assert_int_equal(st.events, 4);
+	expect_even("G0@100 w2@100 l2@131", "take2 100-131+start");
+	/* it did not hold before, and others than the one that ended live on */
+	expect_even("h2@100 l2@110 A1@120", "hold1 120-1000+end");
+	expect_even("A1@110 W2@120 E2@125 l3@130", "take2 120-125+finalizing, hold1 110-1000+end");
+	/* once told of, its first release is odd: it did not hold since before */
+	expect_odd("A1@110 R1@115 l2@120 R2@130", "hold1 110-115, drop1 115-115, drop2 130-130",
+		   GT_ODD_RELEASE_IDLE, 1);
+}
+
+static void test_exit(void **state)
+{
+	(void)state;
+	expect_even("A1@110 E1@120 E1@125", "hold1 110-120+exit");
+	expect_even("h1@100 E1@120", "hold1 100-120+start+exit");
+	expect_even("A1@110 R1@120 E1@130", "hold1 110-120, drop1 120-120");
+	expect_even("A1@110 R1@120 Y1@121 E1@130",
+		    "hold1 110-120+forced, drop1 120-130+forced+exit");
+	expect_even("T1@105 A1@110 R1@120 D1@121 A1@130 R1@140 E1@150",
+		    "take1 105-110, hold1 110-120, drop1 120-121, hold1 130-140, "
+		    "drop1 140-150+exit");
+	/* the next with that id begins without the GIL */
+	expect_even("A1@110 R1@120 E1@130 A1@140 E1@150 W1@160 A1@170",
+		    "hold1 110-120, drop1 120-120, hold1 140-150+exit, take1 160-170, "
+		    "hold1 170-1000+end");
+	expect_odd("A1@110 R1@120 E1@130 R1@140", "hold1 110-120, drop1 120-120, drop1 140-140",
+		   GT_ODD_RELEASE_IDLE, 1);
+	/* but behind a gap nothing is known of it */
+	expect_even("G0@100 E1@110 L200-300 R1@310",
+		    "lost 200-300, hold1 300-310+lost, drop1 310-310");
+}
+
+static void test_exit_waiting(void **state)
+{
+	(void)state;
+	/* the process ends while 2 holds: killed, or by 2 itself */
+	expect_even("A2@110 W1@120 W3@125 E1@130 E2@131 E3@132",
+		    "hold2 110-131+exit, take3 125-132+exit, take1 120-130+exit");
+	expect_even("G0@100 w1@100 E1@130", "take1 100-130+start+exit");
+	/* it ends alone; the next with its id is another one, too */
+	expect_even("A2@110 W1@120 E1@130 R2@140",
+		    "take1 120-130+finalizing, hold2 110-140, drop2 140-140");
+	expect_even("A2@110 W1@120 E1@130 W1@140",
+		    "take1 120-130+finalizing, hold2 110-1000+end, take1 140-1000+end");
+	/* events were lost: who knows */
+	expect_even("A2@110 W1@120 E1@130 L140-150 R2@160",
+		    "take1 120-130+exit, hold2 110-140+lost, lost 140-150, hold2 150-160+lost, "
+		    "drop2 160-160");
+	/* the main thread is finalizing the interpreter */
+	opts.main_tid = 2;
+	expect_even("A2@110 W1@120 E1@130 E2@131", "take1 120-130+finalizing, hold2 110-131+exit");
+	expect_even("A2@110 W1@120 R2@125 E2@131 E1@132",
+		    "hold2 110-125, drop2 125-125, take1 120-132+finalizing");
+	expect_even("G0@100 R2@110 W1@120 E1@130",
+		    "take1 120-130+finalizing, hold2 100-110+start, drop2 110-110");
+	expect_even("h2@100 W1@120 E1@130 E2@131",
+		    "take1 120-130+finalizing, hold2 100-131+start+exit");
+	/* .. or had it last before a gap; or waits itself; or holds another GIL */
+	expect_even("A2@110 L115-116 W1@120 E1@130",
+		    "hold2 110-115+lost, lost 115-116, take1 120-130+exit");
+	expect_even("A2@110 R2@115 W2@120 E2@130",
+		    "hold2 110-115, drop2 115-115, take2 120-130+exit");
+	expect_even("A2.1@110 W1@120 E1@130", "take1 120-130+exit, hold2.1 110-1000+end");
+}
+
 static void test_names(void **state)
 {
 	struct gt_sink sink = {.len = 0};
@@ -352,7 +566,7 @@ static void test_names(void **state)
 	struct gt_timeline *tl;
 
 	(void)state;
-	assert_int_equal(gt_timeline_create(&recorder, &sink, NULL, NULL, START_NS, &tl), 0);
+	assert_int_equal(gt_timeline_create(&recorder, &sink, &opts, &tl), 0);
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
 	memcpy(ev.thread.comm, "worker-9", 9);
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
@@ -373,7 +587,7 @@ static void test_many_threads(void **state)
 	struct gt_timeline *tl;
 
 	(void)state;
-	assert_int_equal(gt_timeline_create(&recorder, &sink, NULL, NULL, START_NS, &tl), 0);
+	assert_int_equal(gt_timeline_create(&recorder, &sink, &opts, &tl), 0);
 	for (uint32_t i = 0; i < 20000; i++) {
 		struct gil_event ev = {.kind = GIL_WAIT, .tid = i * 4096, .mono_ns = 110};
 
@@ -405,7 +619,9 @@ static void test_clock(void **state)
 	struct gt_timeline *tl;
 
 	(void)state;
-	assert_int_equal(gt_timeline_create(&recorder, &sink, shift, &offset, START_NS, &tl), 0);
+	opts.unix_ns = shift;
+	opts.ctx = &offset;
+	assert_int_equal(gt_timeline_create(&recorder, &sink, &opts, &tl), 0);
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
 	ev = (struct gil_event){.kind = GIL_RELEASE, .tid = 1, .mono_ns = 110};
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
@@ -415,6 +631,7 @@ static void test_clock(void **state)
 	assert_int_equal(gt_timeline_finish(tl, END_NS), 0);
 	assert_string_equal(sink.text, "hold1 1100-1110+start, drop1 1110-1110, lost 1120-1130");
 	gt_timeline_free(tl);
+	opts.unix_ns = NULL;
 	/* beyond all clocks: two takes at one time are still told apart */
 	expect_even("A1@18446744073709551615 R1@18446744073709551615 A1@18446744073709551615 "
 		    "R1@18446744073709551615",
@@ -427,19 +644,31 @@ static void test_clock(void **state)
 		    "hold1 110-110, drop1 110-110, hold1 111-120, drop1 120-120");
 	/* time that runs differently for two threads: still one holder at a time */
 	expect_even("A1@110 R1@120 A2@115 R2@130",
-		    "hold1 110-120, hold2 120-130, drop1 120-120, drop2 130-130");
+		    "hold1 110-120, drop1 120-120, hold2 120-130, drop2 130-130");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_uncontended),  cmocka_unit_test(test_wait),
-		cmocka_unit_test(test_forced),       cmocka_unit_test(test_functions),
-		cmocka_unit_test(test_open_start),   cmocka_unit_test(test_open_end),
-		cmocka_unit_test(test_lost),         cmocka_unit_test(test_missed),
-		cmocka_unit_test(test_several_gils), cmocka_unit_test(test_unconfirmed),
-		cmocka_unit_test(test_names),        cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_clock),
+		cmocka_unit_test_setup(test_uncontended, setup),
+		cmocka_unit_test_setup(test_wait, setup),
+		cmocka_unit_test_setup(test_forced, setup),
+		cmocka_unit_test_setup(test_functions, setup),
+		cmocka_unit_test_setup(test_open_start, setup),
+		cmocka_unit_test_setup(test_open_end, setup),
+		cmocka_unit_test_setup(test_lost, setup),
+		cmocka_unit_test_setup(test_missed, setup),
+		cmocka_unit_test_setup(test_several_gils, setup),
+		cmocka_unit_test_setup(test_unconfirmed, setup),
+		cmocka_unit_test_setup(test_forced_told, setup),
+		cmocka_unit_test_setup(test_waited_before, setup),
+		cmocka_unit_test_setup(test_held_before, setup),
+		cmocka_unit_test_setup(test_left, setup),
+		cmocka_unit_test_setup(test_exit, setup),
+		cmocka_unit_test_setup(test_exit_waiting, setup),
+		cmocka_unit_test_setup(test_names, setup),
+		cmocka_unit_test_setup(test_many_threads, setup),
+		cmocka_unit_test_setup(test_clock, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
