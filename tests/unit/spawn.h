@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ static inline struct spawned spawn(char *const env[])
 	s.pid = fork();
 	assert_true(s.pid >= 0);
 	if (s.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where an assertion fails */
 		dup2(in[0], 0);
 		execve("/bin/cat", argv, env);
 		_exit(write(ready[1], "x", 1) == 1 ? 127 : 126);
