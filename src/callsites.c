@@ -579,7 +579,8 @@ static void on_call_of_wanted(void *ctx, const struct gt_insn *in)
 	const struct target *stub;
 	uint64_t to = in->target;
 
-	if (in->kind != GT_INSN_CALL && in->kind != GT_INSN_JUMP)
+	/* BOLT makes a tail call behind a test a conditional jump. */
+	if (in->kind != GT_INSN_CALL && in->kind != GT_INSN_JUMP && in->kind != GT_INSN_COND)
 		return;
 	stub = find_target(&s->stubs, to); /* an exported function may be called by the PLT */
 	if (stub && stub->value)

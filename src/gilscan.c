@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gilscan.h"
 #include "callsites.h"
+#include "emulated.h"
 
 #include <ctype.h>
 #include <elf.h>
@@ -48,7 +49,7 @@ int gt_gilscan_add(const struct gt_image *img, struct gt_sites *out, uint64_t va
 		return refuse(out, "address 0x%" PRIx64 " lies in no code segment", vaddr);
 	s->vaddr = vaddr;
 	s->kind = (uint8_t)kind;
-	s->flags = (uint8_t)flags;
+	s->flags = (uint8_t)(flags | (gt_emulated_at(img, vaddr) ? 0 : GT_SITE_STEP));
 	va_start(ap, how);
 	vsnprintf(s->how, sizeof(s->how), how, ap);
 	va_end(ap);
@@ -57,6 +58,14 @@ int gt_gilscan_add(const struct gt_image *img, struct gt_sites *out, uint64_t va
 }
 
 /* ---- which Python? ---- */
+
+static int find_name(const struct gt_image *img, const struct gt_gilnames *names, const char *name,
+		     uint64_t *vaddr)
+{
+	int err = gt_image_symbol(img, name, vaddr);
+
+	return err && names ? names->find(names->ctx, name, vaddr) : err;
+}
 
 /* "...python3.11..." */
 static int version_in_text(const char *text, struct gt_sites *out)
@@ -77,7 +86,8 @@ static int version_in_text(const char *text, struct gt_sites *out)
 }
 
 /* By functions that came with a version and have been exported since. */
-static void version_by_exports(const struct gt_image *img, struct gt_sites *out)
+static void version_by_names(const struct gt_image *img, const struct gt_gilnames *names,
+			     struct gt_sites *out)
 {
 	static const struct {
 		const char *name;
@@ -93,7 +103,7 @@ static void version_by_exports(const struct gt_image *img, struct gt_sites *out)
 	uint64_t v;
 
 	for (size_t i = 0; i < GT_ARRAY_SIZE(since); i++) {
-		if (gt_image_symbol(img, since[i].name, &v))
+		if (find_name(img, names, since[i].name, &v))
 			continue;
 		out->py_major = 3;
 		out->py_minor = since[i].minor;
@@ -101,13 +111,14 @@ static void version_by_exports(const struct gt_image *img, struct gt_sites *out)
 	}
 }
 
-static void find_version(const struct gt_image *img, const char *name, struct gt_sites *out)
+static void find_version(const struct gt_image *img, const struct gt_gilnames *names,
+			 const char *name, struct gt_sites *out)
 {
 	const char *base = name ? strrchr(name, '/') : NULL;
 	const uint8_t *p;
 	uint64_t v;
 
-	if (!gt_image_symbol(img, "Py_Version", &v)) {
+	if (!find_name(img, names, "Py_Version", &v)) {
 		p = gt_image_at(img, v, 4);
 		if (p && p[3] == 3) { /* PY_VERSION_HEX */
 			out->py_major = p[3];
@@ -117,10 +128,20 @@ static void find_version(const struct gt_image *img, const char *name, struct gt
 	}
 	if (!version_in_text(gt_image_string(img, img->soname), out) &&
 	    !version_in_text(base ? base + 1 : name, out))
-		version_by_exports(img, out);
+		version_by_names(img, names, out);
 }
 
-int gt_gilscan_identify(const struct gt_image *img, const char *name, struct gt_sites *out)
+/* From cond to switch_cond: pthread_cond_t and pthread_mutex_t, larger in glibc's for arm64. */
+static const uint64_t *switch_distances(const struct gt_image *img)
+{
+	static const uint64_t x86[] = {COND_SIZE + 40, 0};
+	static const uint64_t arm[] = {COND_SIZE + 48, COND_SIZE + 40, 0};
+
+	return img->machine == EM_AARCH64 ? arm : x86;
+}
+
+int gt_gilscan_identify_named(const struct gt_image *img, const struct gt_gilnames *names,
+			      const char *name, struct gt_sites *out)
 {
 	uint64_t v;
 
@@ -131,27 +152,38 @@ int gt_gilscan_identify(const struct gt_image *img, const char *name, struct gt_
 		out->build_id_len = (uint8_t)img->build_id_len;
 		memcpy(out->build_id, img->build_id, img->build_id_len);
 	}
-	if (gt_image_symbol(img, "PyEval_RestoreThread", &v))
+	if (find_name(img, names, "PyEval_RestoreThread", &v))
 		return refuse(out, "no CPython: PyEval_RestoreThread is not among its exports");
 	out->is_python = 1;
-	if (!gt_image_symbol(img, "PyString_Type", &v)) {
+	out->code_delta = gt_image_code_delta(img);
+	if (find_name(img, names, "_PyRuntime", &out->runtime))
+		out->runtime = 0;
+	if (!find_name(img, names, "PyString_Type", &v)) {
 		out->python2 = 1;
 		out->py_major = 2;
 		return refuse(out,
 			      "CPython 2 uses another lock (interpreter_lock); giltrace supports "
 			      "3.6 and later");
 	}
-	find_version(img, name, out);
+	find_version(img, names, name, out);
 	if (out->py_major == 3 && out->py_minor < 6)
 		return refuse(out, "CPython 3.%d is too old; giltrace supports 3.6 and later",
 			      out->py_minor);
+	if (out->py_minor != 6)
+		out->switch_cond = (uint32_t)switch_distances(img)[0];
 	return 0;
+}
+
+int gt_gilscan_identify(const struct gt_image *img, const char *name, struct gt_sites *out)
+{
+	return gt_gilscan_identify_named(img, NULL, name, out);
 }
 
 /* ---- which calls? ---- */
 
 struct gil {
 	const struct gt_image *img;
+	const struct gt_gilnames *names;
 	struct gt_callsites cs;
 	uint64_t take[TAKES_MAX]; /* start of take_gil and its clones */
 	size_t ntakes;
@@ -167,16 +199,6 @@ static int is_take(const struct gil *g, uint64_t owner)
 		if (g->take[i] == owner)
 			return 1;
 	return 0;
-}
-
-/* From cond to switch_cond: pthread_cond_t and pthread_mutex_t, which is larger in glibc's arm64.
- */
-static const uint64_t *switch_distances(const struct gt_image *img)
-{
-	static const uint64_t x86[] = {COND_SIZE + 40, 0};
-	static const uint64_t arm[] = {COND_SIZE + 48, COND_SIZE + 40, 0};
-
-	return img->machine == EM_AARCH64 ? arm : x86;
 }
 
 /* Is the argument of `call` d beyond that of a timed wait in its function, &gil->cond? */
@@ -260,13 +282,13 @@ static int looks_like_take(const struct gil *g, uint64_t owner)
  */
 static void find_takes(struct gil *g)
 {
-	static const char *const names[] = {"PyEval_RestoreThread", "PyEval_AcquireThread"};
+	static const char *const roots[] = {"PyEval_RestoreThread", "PyEval_AcquireThread"};
 	const struct gt_call *c = g->cs.call;
-	uint64_t root[GT_ARRAY_SIZE(names)], maybe[TAKES_MAX];
+	uint64_t root[GT_ARRAY_SIZE(roots)], maybe[TAKES_MAX];
 	size_t n = 0, nmaybe = 0;
 
-	for (size_t i = 0; i < GT_ARRAY_SIZE(names); i++)
-		if (!gt_image_symbol(g->img, names[i], &root[n]))
+	for (size_t i = 0; i < GT_ARRAY_SIZE(roots); i++)
+		if (!find_name(g->img, g->names, roots[i], &root[n]))
 			n++;
 	for (size_t i = 0; i < g->cs.n && nmaybe < TAKES_MAX; i++)
 		if (c[i].api == API_TIMEDWAIT && (!nmaybe || maybe[nmaybe - 1] != c[i].owner) &&
@@ -393,9 +415,11 @@ static int add_drop(const struct gil *g, const struct gt_call *c, struct gt_site
 	} else if (!(in_take && role_of(g, c) == ROLE_COND) && !has_mutex_behind(g, c)) {
 		flags = GT_SITE_MATCH;
 	}
+	if (release && in_take)
+		flags |= GT_SITE_TAKE;
 	return gt_gilscan_add(g->img, out, c->pc, release ? GT_RELEASE : GT_YIELD, flags,
 			      "scan: %s(%s%s) in %s %#" PRIx64 "%+" PRId64 "%s%s",
-			      release ? "signal" : "wait", flags ? "maybe " : "",
+			      release ? "signal" : "wait", flags & GT_SITE_MATCH ? "maybe " : "",
 			      release ? "cond" : "switch_cond", in_take ? "take_gil" : "function",
 			      c->owner, (int64_t)(c->pc - c->owner), through(c),
 			      c->tail ? ", tail jump" : "");
@@ -446,9 +470,10 @@ static int add_sites(const struct gil *g, struct gt_sites *out)
 	return 0;
 }
 
-int gt_gilscan_sites(const struct gt_image *img, struct gt_sites *out)
+int gt_gilscan_sites_named(const struct gt_image *img, const struct gt_gilnames *names,
+			   struct gt_sites *out)
 {
-	struct gil g = {.img = img, .may_be_static = out->py_minor <= 6};
+	struct gil g = {.img = img, .names = names, .may_be_static = out->py_minor <= 6};
 	int err = gt_callsites_find(img, api_name, API_COUNT, API_SIGNAL, &g.cs);
 
 	if (!err)
@@ -477,4 +502,9 @@ int gt_gilscan_sites(const struct gt_image *img, struct gt_sites *out)
 out:
 	gt_callsites_free(&g.cs);
 	return err;
+}
+
+int gt_gilscan_sites(const struct gt_image *img, struct gt_sites *out)
+{
+	return gt_gilscan_sites_named(img, NULL, out);
 }

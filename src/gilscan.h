@@ -12,7 +12,7 @@
  * The first argument of each call, as far as the code before it tells, decides what it is.
  *
  * py_major / py_minor come from the first of these that tells: Py_Version (3.11+), the SONAME, the
- * base name of `name`, the exported functions that a version brought.
+ * base name of `name`, the functions that a version brought.
  *
  * Works on bytes in memory that may be hostile; allocates, and frees it all; no other state.
  */
@@ -22,13 +22,36 @@
 #include "image.h"
 #include "symres.h"
 
-/* Fills all fields of *out but the sites. -ENOENT, with out->why: nothing that can be traced. */
+/*
+ * Fills what tells the file (is_python, machine, version, build-id, _PyRuntime, where the code
+ * lies) and .switch_cond as it is with glibc; leaves the rest 0. -ENOENT, with out->why: nothing
+ * that can be traced.
+ */
 int gt_gilscan_identify(const struct gt_image *img, const char *name, struct gt_sites *out);
 
-/* Adds the sites to what gt_gilscan_identify() has filled. -ENOENT with out->why; -ENOMEM. */
+/*
+ * Adds the sites to what gt_gilscan_identify() has filled, and sets .switch_cond by the code.
+ * -ENOENT with out->why; -ENOMEM.
+ */
 int gt_gilscan_sites(const struct gt_image *img, struct gt_sites *out);
 
-/* Adds a site; its offset follows from vaddr. -ENOENT, with out->why: no room, or no code there. */
+/*
+ * The same of a file that exports nothing, an executable with CPython linked in: names that are not
+ * in the dynamic symbol table are asked for from somebody who has others.
+ */
+struct gt_gilnames {
+	int (*find)(void *ctx, const char *name, uint64_t *vaddr); /* 0 or -ENOENT */
+	void *ctx;
+};
+int gt_gilscan_identify_named(const struct gt_image *img, const struct gt_gilnames *names,
+			      const char *name, struct gt_sites *out);
+int gt_gilscan_sites_named(const struct gt_image *img, const struct gt_gilnames *names,
+			   struct gt_sites *out);
+
+/*
+ * Adds a site; its offset follows from vaddr, and GT_SITE_STEP from the instruction there. -ENOENT,
+ * with out->why: no room, or no code there.
+ */
 int gt_gilscan_add(const struct gt_image *img, struct gt_sites *out, uint64_t vaddr,
 		   enum gt_kind kind, unsigned int flags, const char *how, ...) GT_PRINTF(6, 7);
 

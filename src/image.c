@@ -3,17 +3,41 @@
 
 #include <elf.h>
 
-#define SYM_SIZE  sizeof(Elf64_Sym)
-#define RELA_SIZE sizeof(Elf64_Rela)
-#define EH_ENTRY  8          /* of the search table: two sdata4 */
-#define COUNT_MAX (4u << 20) /* symbols, hash buckets: far more than any real file has */
+#define SYM_SIZE       sizeof(Elf64_Sym)
+#define RELA_SIZE      sizeof(Elf64_Rela)
+#define VERSION_SIZE   sizeof(Elf64_Versym)
+#define VERSION_HIDDEN 0x8000     /* not the default: name@VERSION */
+#define EH_ENTRY       8          /* of the search table: two sdata4 */
+#define COUNT_MAX      (4u << 20) /* symbols, hash buckets: far more than any real file has */
+
+/*
+ * Bytes of the file from vaddr, in segment s, to where the next ones do not follow both in memory
+ * and in the file. patchelf puts tables across two segments that lie side by side.
+ */
+static uint64_t bytes_from(const struct gt_image *img, const struct gt_segment *s, uint64_t vaddr)
+{
+	uint64_t size = s->size;
+
+	for (unsigned int i = 0; i < img->nsegs; i++) {
+		const struct gt_segment *next = &img->seg[i];
+
+		/* They are in the order of addresses; no sum overflows, since all lie in the file.
+		 */
+		if (next->size && next->offset == s->offset + size &&
+		    next->vaddr - s->vaddr == size)
+			size += next->size;
+	}
+	return size - (vaddr - s->vaddr);
+}
 
 const uint8_t *gt_image_at(const struct gt_image *img, uint64_t vaddr, uint64_t len)
 {
 	for (unsigned int i = 0; i < img->nsegs; i++) {
 		const struct gt_segment *s = &img->seg[i];
 
-		if (vaddr >= s->vaddr && gt_in_range(vaddr - s->vaddr, len, s->size))
+		if (vaddr < s->vaddr || vaddr - s->vaddr >= s->size)
+			continue;
+		if (len <= s->size - (vaddr - s->vaddr) || len <= bytes_from(img, s, vaddr))
 			return img->data + s->offset + (vaddr - s->vaddr);
 	}
 	return NULL;
@@ -32,6 +56,14 @@ int gt_image_offset(const struct gt_image *img, uint64_t vaddr, uint64_t *offset
 	return -ENOENT;
 }
 
+uint64_t gt_image_code_delta(const struct gt_image *img)
+{
+	for (unsigned int i = 0; i < img->nsegs; i++)
+		if (img->seg[i].exec)
+			return img->seg[i].vaddr - img->seg[i].offset;
+	return 0;
+}
+
 /* As much of a table of `entry`-sized entries at vaddr as lies in the file, at most `count`. */
 static const uint8_t *table_at(const struct gt_image *img, uint64_t vaddr, uint64_t entry,
 			       uint64_t *count)
@@ -41,8 +73,8 @@ static const uint8_t *table_at(const struct gt_image *img, uint64_t vaddr, uint6
 
 		if (vaddr < s->vaddr || vaddr - s->vaddr >= s->size)
 			continue;
-		if (*count > (s->size - (vaddr - s->vaddr)) / entry)
-			*count = (s->size - (vaddr - s->vaddr)) / entry;
+		if (*count > bytes_from(img, s, vaddr) / entry)
+			*count = bytes_from(img, s, vaddr) / entry;
 		return img->data + s->offset + (vaddr - s->vaddr);
 	}
 	*count = 0;
@@ -85,8 +117,24 @@ static uint64_t hash_count(const struct gt_image *img, uint64_t vaddr)
 	return p ? gt_get_le32(p + 4) : 0;
 }
 
+/* Symbols as far as relocations name them: those that a file imports are in no hash table. */
+static uint64_t symbols_relocated(const struct gt_image *img)
+{
+	uint64_t n = 0;
+
+	for (int t = 0; t < 2; t++)
+		for (uint64_t i = 0; i < img->nrela[t]; i++) {
+			uint64_t sym = gt_get_le64(img->rela[t] + i * RELA_SIZE + 8) >> 32;
+
+			if (sym && sym + 1 > n)
+				n = sym + 1;
+		}
+	return n;
+}
+
 struct dynamic {
-	uint64_t symtab, strtab, strsz, soname, gnu_hash, hash, rela, relasz, jmprel, pltrelsz;
+	uint64_t symtab, strtab, strsz, soname, gnu_hash, hash, rela, relasz, jmprel, pltrelsz,
+		versym;
 };
 
 static void read_dynamic_entry(struct dynamic *d, uint64_t tag, uint64_t val)
@@ -122,12 +170,16 @@ static void read_dynamic_entry(struct dynamic *d, uint64_t tag, uint64_t val)
 	case DT_PLTRELSZ:
 		d->pltrelsz = val;
 		break;
+	case DT_VERSYM:
+		d->versym = val;
+		break;
 	}
 }
 
 static void read_dynamic(struct gt_image *img, uint64_t off, uint64_t size)
 {
 	struct dynamic d = {0};
+	uint64_t relocated;
 
 	for (uint64_t i = 0; i + sizeof(Elf64_Dyn) <= size; i += sizeof(Elf64_Dyn)) {
 		const uint8_t *p = img->data + off + i;
@@ -136,6 +188,10 @@ static void read_dynamic(struct gt_image *img, uint64_t off, uint64_t size)
 			break;
 		read_dynamic_entry(&d, gt_get_le64(p), gt_get_le64(p + 8));
 	}
+	img->nrela[0] = d.pltrelsz / RELA_SIZE;
+	img->rela[0] = table_at(img, d.jmprel, RELA_SIZE, &img->nrela[0]);
+	img->nrela[1] = d.relasz / RELA_SIZE;
+	img->rela[1] = table_at(img, d.rela, RELA_SIZE, &img->nrela[1]);
 	img->strs_size = d.strsz;
 	img->strs = table_at(img, d.strtab, 1, &img->strs_size);
 	img->soname = d.soname;
@@ -143,13 +199,14 @@ static void read_dynamic(struct gt_image *img, uint64_t off, uint64_t size)
 	/* An executable that exports nothing has a GNU hash table without chains. */
 	if (!img->nsyms && d.hash)
 		img->nsyms = hash_count(img, d.hash);
+	relocated = symbols_relocated(img);
+	if (img->nsyms < relocated)
+		img->nsyms = relocated;
 	if (img->nsyms > COUNT_MAX)
 		img->nsyms = COUNT_MAX;
 	img->syms = table_at(img, d.symtab, SYM_SIZE, &img->nsyms);
-	img->nrela[0] = d.pltrelsz / RELA_SIZE;
-	img->rela[0] = table_at(img, d.jmprel, RELA_SIZE, &img->nrela[0]);
-	img->nrela[1] = d.relasz / RELA_SIZE;
-	img->rela[1] = table_at(img, d.rela, RELA_SIZE, &img->nrela[1]);
+	img->nversions = img->nsyms;
+	img->versions = table_at(img, d.versym, VERSION_SIZE, &img->nversions);
 }
 
 static void read_notes(struct gt_image *img, uint64_t off, uint64_t size)
@@ -286,6 +343,23 @@ int gt_image_symbol(const struct gt_image *img, const char *name, uint64_t *valu
 		if (!v)
 			continue;
 		*value = v;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int gt_image_export(const struct gt_image *img, const char *name, struct gt_range *out)
+{
+	for (uint64_t i = 1; i < img->nsyms; i++) {
+		const uint8_t *sym = img->syms + i * SYM_SIZE;
+		uint64_t value = gt_image_symbol_value(img, i), size = gt_get_le64(sym + 16);
+
+		if (!value || ELF64_ST_TYPE(sym[4]) != STT_FUNC || value + size < value ||
+		    (i < img->nversions &&
+		     gt_get_le16(img->versions + i * VERSION_SIZE) & VERSION_HIDDEN) ||
+		    !gt_image_symbol_is(img, i, name))
+			continue;
+		*out = (struct gt_range){.start = value, .end = value + size};
 		return 0;
 	}
 	return -ENOENT;

@@ -27,6 +27,8 @@ struct gt_image {
 	struct gt_segment seg[GT_IMAGE_SEGS];
 	const uint8_t *syms, *strs; /* dynamic symbols; NULL: none */
 	uint64_t nsyms, strs_size;
+	const uint8_t *versions; /* DT_VERSYM, one of 16 bits for each symbol */
+	uint64_t nversions;
 	const uint8_t *rela[2]; /* DT_JMPREL, DT_RELA */
 	uint64_t nrela[2];
 	uint64_t soname;         /* offset in strs; 0: none */
@@ -46,8 +48,22 @@ const uint8_t *gt_image_at(const struct gt_image *img, uint64_t vaddr, uint64_t 
 /* Offset in the file of a virtual address within an executable segment; -ENOENT. */
 int gt_image_offset(const struct gt_image *img, uint64_t vaddr, uint64_t *offset);
 
+/* Virtual address - file offset, modulo 2^64, in the first executable segment; 0: there is none. */
+uint64_t gt_image_code_delta(const struct gt_image *img);
+
 /* Value of a defined dynamic symbol; -ENOENT. */
 int gt_image_symbol(const struct gt_image *img, const char *name, uint64_t *value);
+
+struct gt_range {
+	uint64_t start, end;
+	int cold; /* the frame is set up before its first instruction: a part of another function */
+};
+
+/*
+ * The exported function of that name, in its default version (name@@VERSION) where there are
+ * several, as a linker would choose it. The end is as the symbol says. -ENOENT.
+ */
+int gt_image_export(const struct gt_image *img, const char *name, struct gt_range *out);
 
 /* Is the name of dynamic symbol `index` this one? */
 int gt_image_symbol_is(const struct gt_image *img, uint64_t index, const char *name);
@@ -60,11 +76,6 @@ const char *gt_image_string(const struct gt_image *img, uint64_t offset);
 
 /* The i-th relocation of a function's slot in the GOT: 1 and its parts, 0 another kind, -1 end. */
 int gt_image_got_slot(const struct gt_image *img, uint64_t i, uint64_t *slot, uint64_t *symbol);
-
-struct gt_range {
-	uint64_t start, end;
-	int cold; /* the frame is set up before its first instruction: a part of another function */
-};
 
 /* The function range that holds an address, by .eh_frame_hdr; -ENOENT. */
 int gt_image_function(const struct gt_image *img, uint64_t vaddr, struct gt_range *out);

@@ -422,6 +422,17 @@ static int a64_pair(uint32_t w, struct gt_insn *out)
 	return 1;
 }
 
+/* Stores, and loads of vector registers: no general register changes. */
+static int a64_is_memory_only(uint32_t w)
+{
+	if ((w & 0x0a000000) != 0x08000000)
+		return 0;
+	if (w & 0x04000000)
+		return 1;
+	/* Bit 22 says load, except in ldrsb, ldrsh and ldrsw to 64 bits, where bit 23 does. */
+	return !(w & ((w & 0x38000000) == 0x38000000 ? 0x00c00000 : 0x00400000));
+}
+
 static int a64_decode(const uint8_t *p, size_t n, struct gt_insn *out)
 {
 	uint32_t w;
@@ -471,8 +482,8 @@ static int a64_decode(const uint8_t *p, size_t n, struct gt_insn *out)
 		out->imm = (int64_t)(w >> 10 & 0xfff) * 8;
 		out->src = w & 31;
 		out->dst = w >> 5 & 31;
-	} else if ((w & 0x0a000000) == 0x08000000 && !(w & 0x00400000)) {
-		out->kind = GT_INSN_OTHER; /* other stores */
+	} else if (a64_is_memory_only(w)) {
+		out->kind = GT_INSN_OTHER;
 	} else {
 		out->kind = GT_INSN_CLOBBER;
 	}

@@ -340,18 +340,29 @@ static int parse_map(const char *line, struct gt_map *m)
 		return -EPROTO;
 	if (!m->ino || !executable || m->start >= m->end)
 		return 0;
+	m->code_end = m->end;
+	m->last_offset = m->offset;
 	snprintf(m->path, sizeof(m->path), "%s", s + strspn(s, " "));
 	return 1;
 }
 
 /* A file's mappings lie together, so looking from the end finds them at once. */
-static int known_file(const struct gt_map *maps, size_t n, const struct gt_map *m)
+static struct gt_map *known_file(struct gt_map *maps, size_t n, const struct gt_map *m)
 {
 	while (n--)
 		if (maps[n].ino == m->ino && maps[n].dev_major == m->dev_major &&
 		    maps[n].dev_minor == m->dev_minor)
-			return 1;
-	return 0;
+			return &maps[n];
+	return NULL;
+}
+
+/* Another segment of the file, unless the whole file is mapped anew. */
+static void extend(struct gt_map *known, const struct gt_map *m)
+{
+	if (m->offset <= known->last_offset)
+		return;
+	known->last_offset = m->offset;
+	known->code_end = m->end;
 }
 
 static int add_map(struct gt_map **maps, size_t *n, size_t *cap, const struct gt_map *m)
@@ -383,10 +394,15 @@ int gt_proc_exec_maps(const struct gt_proc *p, struct gt_map **out, size_t *n)
 	if (r)
 		return r;
 	for (int lines = 0; (r = read_line(f, line, sizeof(line))) > 0; lines++) {
+		struct gt_map *known;
+
 		if (lines == MAPS_LINES)
 			return -E2BIG;
 		r = parse_map(line, &m);
-		if (r > 0 && !known_file(maps, count, &m))
+		known = r > 0 ? known_file(maps, count, &m) : NULL;
+		if (known)
+			extend(known, &m);
+		else if (r > 0)
 			r = add_map(&maps, &count, &cap, &m);
 		if (r < 0)
 			return r;

@@ -45,6 +45,9 @@ int gt_proc_executed(const struct gt_proc *p);
 struct gt_map {
 	uint64_t start, end; /* names /proc/PID/map_files/START-END */
 	uint64_t offset;
+	/* Where the file's code ends: that of its last executable mapping (BOLT makes two). */
+	uint64_t code_end;
+	uint64_t last_offset; /* of that mapping */
 	uint64_t dev_major, dev_minor, ino;
 	char path[512]; /* as /proc/PID/maps shows it, cut; a label, never opened */
 };

@@ -7,31 +7,41 @@
 #include <sys/stat.h>
 
 #define PYCACHE_MAX    4096
-#define UNREADABLE_MAX 3 /* files of a process that cost the reader all its time, or kill it */
+#define UNREADABLE_MAX 3   /* files of a process that cost the reader all its time, or kill it */
+#define FOUND_MAX      16  /* CPythons of a process that are told by name */
+#define SITES_TOTAL    255 /* of all files together, as a site's index has 8 bits */
 
-/* One file as it was; a replaced or rewritten one has another identity. */
+/* ---- the cache ---- */
+
+/* One file as it was and what was asked of it; a replaced or rewritten one has another identity. */
 struct entry {
 	struct entry *next;
 	dev_t dev;
 	ino_t ino;
 	off_t size;
 	struct timespec ctime;
+	enum gt_probe_mode mode;
+	unsigned int flags;
 	int err; /* of gt_symres_file() */
-	struct gt_sites sites;
+	char why[GT_WHY_MAX];
+	struct gt_sites *sites; /* NULL: neither a CPython nor what else was asked for */
 };
 
 struct gt_pycache {
 	enum gt_probe_mode mode;
+	unsigned int flags;
 	struct entry *first;
 	size_t n;
 };
 
-struct gt_pycache *gt_pycache_new(enum gt_probe_mode mode)
+struct gt_pycache *gt_pycache_new(enum gt_probe_mode mode, unsigned int flags)
 {
 	struct gt_pycache *c = calloc(1, sizeof(*c));
 
-	if (c)
+	if (c) {
 		c->mode = mode;
+		c->flags = flags;
+	}
 	return c;
 }
 
@@ -43,39 +53,68 @@ void gt_pycache_free(struct gt_pycache *c)
 		struct entry *e = c->first;
 
 		c->first = e->next;
+		free(e->sites);
 		free(e);
 	}
 	free(c);
 }
 
-static struct entry *lookup(const struct gt_pycache *c, const struct stat *st)
+static const struct entry *lookup(const struct gt_pycache *c, const struct stat *st,
+				  enum gt_probe_mode mode, unsigned int flags)
 {
-	struct entry *e = c->first;
+	const struct entry *e = c->first;
 
 	while (e &&
 	       (e->dev != st->st_dev || e->ino != st->st_ino || e->size != st->st_size ||
-		e->ctime.tv_sec != st->st_ctim.tv_sec || e->ctime.tv_nsec != st->st_ctim.tv_nsec))
+		e->ctime.tv_sec != st->st_ctim.tv_sec || e->ctime.tv_nsec != st->st_ctim.tv_nsec ||
+		e->mode != mode || e->flags != flags))
 		e = e->next;
 	return e;
 }
 
-/* The file's entry, made if there is none; NULL with *err. */
-static const struct entry *resolve(struct gt_pycache *c, int fd, const char *name, int *err)
+/* Once for each file, however many processes have it. */
+static void remark(const char *name, const struct gt_sites *s)
 {
+	if (s->n && s->why[0])
+		gt_warn("%s: %s", name, s->why);
+	if (s->verdict == GT_VERDICT_DISAGREES)
+		gt_warn("%s: the scan and the symbols (from %s) contradict each other: %s%s%s",
+			name, s->symbols_from, s->disagreement, s->n ? "; used: " : "",
+			s->n ? gt_probe_mode_name((enum gt_probe_mode)s->mode) : "");
+}
+
+/* Reads the file into *e. 0 or -errno: not the file's fault, it may be another time. */
+static int read_entry(struct entry *e, int fd, const char *name)
+{
+	gt_autofree struct gt_sites *sites = malloc(sizeof(*sites));
+
+	if (!sites)
+		return -ENOMEM;
+	e->err = gt_symres_file(fd, name, e->mode, e->flags, sites);
+	if (e->err && e->err != -ENOENT && e->err != -EIO)
+		return e->err;
+	memcpy(e->why, sites->why, sizeof(e->why));
+	if (!e->err || sites->is_python) {
+		remark(name, sites);
+		e->sites = gt_steal_ptr(sites);
+	}
+	return 0;
+}
+
+/* The file's entry, made if there is none; NULL with *err. -ENOEXEC: no regular file. */
+static const struct entry *resolve(struct gt_pycache *c, int fd, const char *name,
+				   enum gt_probe_mode mode, unsigned int flags, int *err)
+{
+	const struct entry *known;
 	struct entry *e;
 	struct stat st;
 
-	if (fstat(fd, &st)) {
-		*err = -errno;
+	*err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOEXEC;
+	if (*err)
 		return NULL;
-	}
-	if (!S_ISREG(st.st_mode)) {
-		*err = -ENOEXEC;
-		return NULL;
-	}
-	e = lookup(c, &st);
-	if (e)
-		return e;
+	known = lookup(c, &st, mode, flags);
+	if (known)
+		return known;
 	e = c->n < PYCACHE_MAX ? calloc(1, sizeof(*e)) : NULL;
 	if (!e) {
 		*err = -ENOMEM;
@@ -85,112 +124,300 @@ static const struct entry *resolve(struct gt_pycache *c, int fd, const char *nam
 	e->ino = st.st_ino;
 	e->size = st.st_size;
 	e->ctime = st.st_ctim;
-	e->err = gt_symres_file(fd, name, c->mode, &e->sites);
-	if (e->err && e->err != -ENOENT && e->err != -EIO) { /* ours, not the file's: may pass */
-		*err = e->err;
+	e->mode = mode;
+	e->flags = flags;
+	*err = read_entry(e, fd, name);
+	if (*err) {
 		free(e);
 		return NULL;
 	}
-	if (!e->err && e->sites.why[0])
-		gt_warn("%s: %s", name, e->sites.why);
 	e->next = c->first;
 	c->first = e;
 	c->n++;
 	return e;
 }
 
-/* libpython first, then the executable, then all else. */
-static int order_of(const struct gt_map *m, ino_t exe)
-{
-	const char *base = strrchr(m->path, '/');
+/* ---- the files of a process ---- */
 
-	if (base && !strncmp(base + 1, "libpython3", strlen("libpython3")))
-		return 0;
-	return exe && exe == m->ino ? 1 : 2;
-}
+struct search {
+	struct gt_pycache *cache;
+	const struct gt_proc *p;
+	const struct gt_map *maps;
+	size_t n_maps;
+	ino_t exe;      /* 0: not known */
+	int failed;     /* -errno of the last file that could not be looked into */
+	int unreadable; /* files that the reader did not get through */
+	/* Those that hold CPython's code, in the order of preference: */
+	struct found {
+		const struct gt_map *map;
+		const struct entry *e;
+	} found[FOUND_MAX];
+	size_t n_found;
+	struct found libc; /* with the condition functions; NULLs: none, or not looked for */
+};
 
-/* 1 and *out: this one holds the GIL code. 0: it does not. -errno: that could not be found out. */
-static int try_map(struct gt_pycache *c, const struct gt_proc *p, const struct gt_map *m,
-		   const struct entry **out)
+/* What a mapped file is; NULL: that could not be found out, or it is no regular file. */
+static const struct entry *look(struct search *s, const struct gt_map *m, enum gt_probe_mode mode,
+				unsigned int flags)
 {
 	gt_autoclose int fd = -1;
 	const struct entry *e;
 	char path[64];
 	int err = 0;
 
-	gt_proc_map_file(p, m, path, sizeof(path));
+	if (s->unreadable >= UNREADABLE_MAX)
+		return NULL;
+	gt_proc_map_file(s->p, m, path, sizeof(path));
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return -errno;
-	e = resolve(c, fd, m->path, &err);
-	if (e && e->err == -EIO)
-		gt_warn("process %d: %s: %s", (int)p->pid, m->path, e->sites.why);
-	if (!e || e->err == -EIO)
-		return e ? -EIO : err == -ENOEXEC ? 0 : err;
-	*out = e;
-	return e->sites.is_python;
+	if (fd < 0) {
+		s->failed = -errno;
+		return NULL;
+	}
+	e = resolve(s->cache, fd, m->path, mode, flags, &err);
+	if (!e && err != -ENOEXEC)
+		s->failed = err;
+	if (!e || e->err != -EIO)
+		return e;
+	gt_warn("process %d: %s: %s", (int)s->p->pid, m->path, e->why);
+	s->failed = -EIO;
+	s->unreadable++;
+	return NULL;
 }
 
-static int try_all(struct gt_pycache *c, const struct gt_proc *p, const struct gt_map *maps,
-		   size_t n, struct gt_pytarget *out)
+static int is_exe(const struct search *s, const struct gt_map *m)
 {
-	struct stat exe = {0};
-	int failed = 0, unreadable = 0;
+	return s->exe && s->exe == m->ino;
+}
 
-	if (fstatat(p->procfd, "exe", &exe, 0))
-		exe.st_ino = 0;
+static int begins_with(const struct gt_map *m, const char *name)
+{
+	const char *base = strrchr(m->path, '/');
+
+	return base && !strncmp(base + 1, name, strlen(name));
+}
+
+/* The most likely file first. Names give the order; what a file is, it tells itself. */
+static int order_of_python(const struct search *s, const struct gt_map *m)
+{
+	return begins_with(m, "libpython3") ? 0 : is_exe(s, m) ? 1 : 2;
+}
+
+/* glibc before 2.34 has the functions in libpthread, and in libc others of the same names. */
+static int order_of_libc(const struct gt_map *m)
+{
+	if (begins_with(m, "libpthread"))
+		return 0;
+	return begins_with(m, "libc.") || begins_with(m, "libc-") || begins_with(m, "ld-musl") ? 1
+											       : 2;
+}
+
+static void try_python(struct search *s, const struct gt_map *m, unsigned int flags)
+{
+	const struct entry *e = look(s, m, s->cache->mode, s->cache->flags | flags);
+
+	if (e && e->sites && e->sites->is_python && s->n_found < FOUND_MAX)
+		s->found[s->n_found++] = (struct found){m, e};
+}
+
+static void find_pythons(struct search *s)
+{
+	for (int order = 0; order < 3; order++)
+		for (size_t i = 0; i < s->n_maps; i++)
+			if (order_of_python(s, &s->maps[i]) == order)
+				try_python(s, &s->maps[i], 0);
+	/* A program with CPython linked in may export nothing of it. */
+	for (size_t i = 0; i < s->n_maps && !s->n_found; i++)
+		if (is_exe(s, &s->maps[i]))
+			try_python(s, &s->maps[i], GT_SYMRES_EXE);
+}
+
+static void find_libc(struct search *s)
+{
 	for (int order = 0; order < 3; order++) {
-		for (size_t i = 0; i < n && unreadable < UNREADABLE_MAX; i++) {
+		for (size_t i = 0; i < s->n_maps; i++) {
+			const struct gt_map *m = &s->maps[i];
 			const struct entry *e = NULL;
-			int got;
 
-			if (order_of(&maps[i], exe.st_ino) != order)
+			if (order_of_libc(m) == order)
+				e = look(s, m, GT_PROBE_LIBC, 0);
+			if (!e || e->err)
 				continue;
-			got = try_map(c, p, &maps[i], &e);
-			if (got < 0)
-				failed = got;
-			unreadable += got == -EIO;
-			if (got <= 0 || !e)
-				continue;
-			if (!e->err) {
-				*out = (struct gt_pytarget){.map = maps[i], .sites = &e->sites};
-				return 0;
-			}
-			gt_error("process %d: cannot trace the CPython in %s: %s", (int)p->pid,
-				 maps[i].path, e->sites.why);
-			return -ENOEXEC;
+			s->libc = (struct found){m, e};
+			return;
 		}
 	}
-	if (failed) {
+}
+
+/* ---- which of them are traced, and how ---- */
+
+/* Has it no sites of its own, but condition variables that libc's functions can be told by? */
+static int wants_libc(const struct search *s, const struct entry *e)
+{
+	return e->err && e->sites->switch_cond &&
+	       (s->cache->mode == GT_PROBE_AUTO || s->cache->mode == GT_PROBE_LIBC);
+}
+
+/* Why a CPython cannot be traced, by itself; NULL: it can. */
+static const char *refusal(const struct search *s, const struct entry *e)
+{
+	return !e->err || (wants_libc(s, e) && s->libc.e) ? NULL : e->why;
+}
+
+static int is_noarg(const struct gt_sites *s)
+{
+	return s->n && s->site[0].flags & GT_SITE_NOARG;
+}
+
+/* Why a CPython cannot be traced beside those that were taken before; NULL: it can. */
+static const char *conflict(const struct search *search, const struct gt_pytarget *t,
+			    const struct gt_sites *s)
+{
+	uint32_t sites = s->n + (search->libc.e ? search->libc.e->sites->n : 0);
+
+	if (t->n == GT_PYTHONS_MAX)
+		return "the process has more CPythons than can be traced at one time";
+	for (uint32_t i = 0; i < t->n; i++) {
+		if (is_noarg(t->python[i].sites) && is_noarg(s))
+			return "its probes do not tell its GIL from that of another CPython in the "
+			       "process";
+		sites += t->python[i].sites->n;
+	}
+	return sites > SITES_TOTAL ? "the process has too many probe sites" : NULL;
+}
+
+/* Where something of the file, given by its own virtual address, lies in the process. */
+static uint64_t address_of(const struct found *f, uint64_t vaddr)
+{
+	return f->map->start - (f->map->offset + f->e->sites->code_delta) + vaddr;
+}
+
+static void add(const struct search *s, const struct found *f, struct gt_pytarget *out)
+{
+	const struct gt_sites *sites = f->e->sites;
+
+	out->python[out->n++] = (struct gt_python){
+		.map = *f->map,
+		.sites = sites,
+		.runtime = sites->runtime ? address_of(f, sites->runtime) : 0,
+	};
+	if (sites->n || !s->libc.e)
+		return;
+	out->libc_map = *s->libc.map;
+	out->libc = s->libc.e->sites;
+	if (s->cache->mode == GT_PROBE_AUTO)
+		gt_warn("process %d: %s: %s", (int)s->p->pid, f->map->path, f->e->why);
+	gt_warn("process %d: %s is traced by the condition functions of %s: each use of a "
+		"condition variable in the process traps there, so what uses many runs slower",
+		(int)s->p->pid, f->map->path, s->libc.map->path);
+}
+
+/* 0, or -ENOEXEC: none can be traced. */
+static int choose(struct search *s, struct gt_pytarget *out)
+{
+	int some = 0;
+
+	for (size_t i = 0; i < s->n_found && !s->libc.e; i++)
+		if (wants_libc(s, s->found[i].e))
+			find_libc(s);
+	for (size_t i = 0; i < s->n_found; i++)
+		some |= !refusal(s, s->found[i].e);
+	for (size_t i = 0; i < s->n_found; i++) {
+		const struct found *f = &s->found[i];
+		const char *why = refusal(s, f->e);
+		int no_libc = why && wants_libc(s, f->e);
+
+		if (!why)
+			why = conflict(s, out, f->e->sites);
+		if (!why) {
+			add(s, f, out);
+			continue;
+		}
+		gt_log(some ? GT_LOG_WARN : GT_LOG_ERROR,
+		       "process %d: cannot trace the CPython in %s: %s%s%s", (int)s->p->pid,
+		       f->map->path, why,
+		       no_libc ? "; nor by --probe=libc, as no file of the process defines "
+				 "pthread_cond_signal, pthread_cond_timedwait and pthread_cond_wait"
+			       : "",
+		       some ? "; it is left out" : "");
+	}
+	return out->n ? 0 : -ENOEXEC;
+}
+
+static int explain_none(const struct search *s)
+{
+	const struct gt_proc *p = s->p;
+
+	if (s->failed) {
 		gt_error("process %d (%s): no CPython found, but not all of its files could be "
 			 "read (%s); %s",
-			 (int)p->pid, p->comm, strerror(-failed),
-			 failed == -EPERM || failed == -EACCES ? "run as root, on the host"
-							       : "is it still running?");
-		return failed;
+			 (int)p->pid, p->comm, strerror(-s->failed),
+			 s->failed == -EPERM || s->failed == -EACCES ? "run as root, on the host"
+								     : "is it still running?");
+		return s->failed;
 	}
-	if (!n) {
+	if (!s->n_maps)
 		gt_error("process %d (%s) shows no mapped file: it is a kernel thread, or its main "
 			 "thread has ended",
 			 (int)p->pid, p->comm);
-		return -ENOEXEC;
-	}
-	gt_error("process %d (%s): no CPython: none of its %zu mapped files exports "
-		 "PyEval_RestoreThread",
-		 (int)p->pid, p->comm, n);
+	else
+		gt_error("process %d (%s): no CPython: none of its %zu mapped files exports "
+			 "PyEval_RestoreThread",
+			 (int)p->pid, p->comm, s->n_maps);
 	return -ENOEXEC;
 }
 
 int gt_pytarget_find(struct gt_pycache *c, const struct gt_proc *p, struct gt_pytarget *out)
 {
 	gt_autofree struct gt_map *maps = NULL;
-	size_t n = 0;
-	int err = gt_proc_exec_maps(p, &maps, &n);
+	struct search s = {.cache = c, .p = p};
+	struct stat exe;
+	int err = gt_proc_exec_maps(p, &maps, &s.n_maps);
 
+	memset(out, 0, sizeof(*out));
 	if (err) {
 		gt_error("process %d (%s): cannot read its memory map: %s", (int)p->pid, p->comm,
 			 strerror(-err));
 		return err;
 	}
-	return try_all(c, p, maps, n, out);
+	s.maps = maps;
+	if (!fstatat(p->procfd, "exe", &exe, 0))
+		s.exe = exe.st_ino;
+	find_pythons(&s);
+	return s.n_found ? choose(&s, out) : explain_none(&s);
+}
+
+/* ---- what was found ---- */
+
+size_t gt_pytarget_parts(const struct gt_pytarget *t, struct gt_part parts[GT_PARTS_MAX])
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		if (t->python[i].sites->n)
+			parts[n++] = (struct gt_part){&t->python[i].map, t->python[i].sites, i};
+	if (t->libc)
+		parts[n++] = (struct gt_part){&t->libc_map, t->libc, 0};
+	return n;
+}
+
+enum gt_probe_mode gt_pytarget_mode(const struct gt_pytarget *t)
+{
+	enum gt_probe_mode worst = t->libc ? GT_PROBE_LIBC : GT_PROBE_SITES;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		if (t->python[i].sites->n && t->python[i].sites->mode > worst)
+			worst = (enum gt_probe_mode)t->python[i].sites->mode;
+	return worst;
+}
+
+const char *gt_probe_mode_name(enum gt_probe_mode mode)
+{
+	static const char *const names[] = {
+		[GT_PROBE_AUTO] = "auto",
+		[GT_PROBE_SITES] = "sites",
+		[GT_PROBE_FUNCTIONS] = "functions",
+		[GT_PROBE_LIBC] = "libc",
+	};
+
+	return mode < GT_ARRAY_SIZE(names) ? names[mode] : "?";
 }

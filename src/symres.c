@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "symres.h"
-#include "callsites.h"
 #include "gilscan.h"
-#include "symsrc_dwfl.h"
+#include "libcsites.h"
+#include "symanswer.h"
+#include "symcheck.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,12 +20,12 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define NOBODY      65534
-#define CPU_SECONDS 10
-#define WALL_MS     20000
-#define MEMORY_MAX  (2ull << 30)
-#define FILE_MAX    (1ull << 30)
-#define SYMBOLS_MAX 64
+#define NOBODY       65534
+#define CPU_SECONDS  10
+#define WALL_MS      20000
+#define MEMORY_MAX   (2ull << 30)
+#define FILE_MAX     (1ull << 30)
+#define NEWEST_MINOR 16 /* of CPython 3, whose source has been read */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define GT_ASAN 1
@@ -34,167 +35,175 @@
 #define GT_ASAN 0
 #endif
 
-/* What the child hands back, whole or not at all. */
-struct answer {
-	int32_t err; /* 0 or -errno, as gt_symres_file() returns */
-	struct gt_sites sites;
+/* Adds to a text of GT_WHY_MAX bytes, behind what is there. */
+static void append(char *text, const char *fmt, ...) GT_PRINTF(2, 3);
+
+static void append(char *text, const char *fmt, ...)
+{
+	size_t len = strlen(text);
+	va_list ap;
+
+	if (len)
+		len += (size_t)snprintf(text + len, GT_WHY_MAX - len, "; ");
+	if (len >= GT_WHY_MAX)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text + len, GT_WHY_MAX - len, fmt, ap);
+	va_end(ap);
+}
+
+/* ---- in the child: which way, and its sites ---- */
+
+struct job {
+	const char *name;
+	enum gt_probe_mode mode;
+	unsigned int flags; /* GT_SYMRES_* */
+	int fd, out;
 };
 
-/* ---- function mode ---- */
-
-/*
- * Where to put a probe on a function's entry. The kernel (x86) emulates push but runs endbr64 out
- * of line; neither endbr64 nor bti changes the stack or the return address, so a return probe may
- * sit behind them, too. paciasp signs the return address: never behind that.
- */
-static uint64_t probe_point(const struct gt_image *img, uint64_t entry)
+static int tell(const struct job *j, int err, int more, const struct gt_sites *sites)
 {
-	const uint8_t *p = gt_image_at(img, entry, 8);
+	struct gt_symanswer a = {.err = err, .more = more, .sites = *sites};
 
-	if (!p)
-		return entry;
-	if (img->machine == EM_AARCH64)
-		return (gt_get_le32(p) & 0xffffff3f) == 0xd503241f ? entry + 4 : entry; /* bti */
-	if (memcmp(p, "\xf3\x0f\x1e\xfa", 4))
-		return entry;
-	if ((p[4] & 0xf8) == 0x50 || (p[4] == 0x41 && (p[5] & 0xf8) == 0x50))
-		return entry + 4;
-	return entry;
+	return write(j->out, &a, sizeof(a)) == (ssize_t)sizeof(a) ? 0 : -EIO;
 }
 
-/*
- * Of two functions of which one calls the other, one only may be probed, or an event counts twice:
- * of f and f.part.0 the part (callers that inlined the head go there directly), of drop_gil and
- * drop_gil_impl (3.13+) drop_gil, whose return comes after the wait of a forced switch.
- */
-static int is_nested(const struct gt_image *img, const struct gt_symbol *sym, size_t n, size_t i)
+/* Function probes, where `scan` says why the scan's sites will not do (GT_PROBE_AUTO). */
+static int fall_back(const struct gt_image *img, struct gt_symsrc *src, const char *scan,
+		     struct gt_sites *out)
 {
-	int drop = sym[i].fn != GT_FN_TAKE;
+	char why[GT_WHY_MAX];
+	int err;
 
-	for (size_t k = 0; k < n; k++) {
-		struct gt_range from;
-
-		if (k == i || drop != (sym[k].fn != GT_FN_TAKE))
-			continue;
-		if (strstr(sym[k].name, ".part.") && !strstr(sym[i].name, ".part.") &&
-		    !gt_image_function(img, sym[i].vaddr, &from) &&
-		    gt_code_calls(img, &from, sym[k].vaddr))
-			return 1;
-		if (sym[i].fn == GT_FN_DROP_IMPL && sym[k].fn == GT_FN_DROP &&
-		    !gt_image_function(img, sym[k].vaddr, &from) &&
-		    gt_code_calls(img, &from, sym[i].vaddr))
-			return 1;
-	}
-	return 0;
-}
-
-static int add_function(const struct gt_image *img, const struct gt_symbol *sym,
-			struct gt_sites *out)
-{
-	static const unsigned int noarg = GT_SITE_NOARG;
-	uint64_t at = probe_point(img, sym->vaddr);
-	int take = sym->fn == GT_FN_TAKE, err;
-
-	err = gt_gilscan_add(img, out, at, take ? GT_TAKE : GT_RELEASE, noarg,
-			     "symbol: entry of %s%s", sym->name,
-			     at == sym->vaddr ? "" : ", behind its landing pad");
-	if (err)
+	snprintf(why, sizeof(why), "%s", scan);
+	err = gt_symcheck_functions(src, img, 1, out);
+	if (err) {
+		out->mode = GT_PROBE_LIBC;
+		append(why, "%s", out->why);
+		memcpy(out->why, why, sizeof(why));
 		return err;
-	return gt_gilscan_add(img, out, at, take ? GT_ACQUIRE : GT_DROPPED, noarg | GT_SITE_RETURN,
-			      "symbol: return of %s", sym->name);
-}
-
-/* Is there a probe at the entry of the function that holds this address? */
-static int is_covered(const struct gt_image *img, const struct gt_sites *fns, uint64_t vaddr)
-{
-	struct gt_range r, entry;
-
-	for (uint32_t i = 0; i < fns->n; i++)
-		if (!gt_image_function(img, fns->site[i].vaddr, &entry) &&
-		    !gt_image_function(img, vaddr, &r) && r.start == entry.start)
-			return 1;
+	}
+	out->mode = GT_PROBE_FUNCTIONS;
+	snprintf(out->why, sizeof(out->why), "function probes are used: %.200s", why);
 	return 0;
 }
 
-/* The scan tells what the symbols do not: copies of drop_gil inlined into other functions. */
-static void remark_on_inlined(const struct gt_image *img, const char *name, struct gt_sites *fns)
+/* Symbols can be as wrong as the scan: libc needs neither, save in 3.6, where it does not work. */
+static int believe_neither(const struct gt_image *img, struct gt_symsrc *src, struct gt_sites *out)
 {
-	struct gt_sites *scan = malloc(sizeof(*scan));
-	unsigned int inlined = 0;
+	static const char contradiction[] = "symbols contradict the scan";
 
-	if (scan && !gt_gilscan_identify(img, name, scan) && !gt_gilscan_sites(img, scan))
-		for (uint32_t i = 0; i < scan->n; i++)
-			inlined += scan->site[i].kind == GT_RELEASE &&
-				   !(scan->site[i].flags & GT_SITE_MATCH) &&
-				   !is_covered(img, fns, scan->site[i].vaddr);
-	if (inlined)
-		snprintf(fns->why, sizeof(fns->why),
-			 "drop_gil is also inlined in %u place(s), whose releases function probes "
-			 "miss; --probe=sites sees them",
-			 inlined);
-	free(scan);
-}
-
-static int find_functions(int fd, const struct gt_image *img, const char *name,
-			  struct gt_sites *out)
-{
-	struct gt_symbol sym[SYMBOLS_MAX];
-	int n = gt_symsrc_find(fd, name, sym, SYMBOLS_MAX), takes = 0, drops = 0;
-
-	for (int i = 0; i < n; i++) {
-		int err;
-
-		if (is_nested(img, sym, (size_t)n, (size_t)i))
-			continue;
-		err = add_function(img, &sym[i], out);
-		if (err)
-			return err;
-		takes += sym[i].fn == GT_FN_TAKE;
-		drops += sym[i].fn != GT_FN_TAKE;
-	}
-	if (takes && drops) {
-		remark_on_inlined(img, name, out);
-		return 0;
-	}
+	if (!out->switch_cond)
+		return fall_back(img, src, contradiction, out);
+	out->mode = GT_PROBE_LIBC;
 	out->n = 0;
-	snprintf(out->why, sizeof(out->why),
-		 "no symbol %s in the file or in debug files installed for it; use --probe=sites, "
-		 "which needs none",
-		 takes ? "drop_gil (it is inlined)" : "take_gil");
+	snprintf(out->why, sizeof(out->why), "%s", contradiction);
 	return -ENOENT;
 }
 
-/* ---- in the child ---- */
+static int only_functions(const struct gt_image *img, struct gt_symsrc *src, struct gt_sites *out)
+{
+	int scanned = out->n > 0, err = gt_symcheck_functions(src, img, 0, out);
 
-static int resolve(int fd, const char *name, enum gt_probe_mode mode, struct gt_sites *out)
+	out->mode = GT_PROBE_FUNCTIONS;
+	if (err && scanned)
+		append(out->why, "use --probe=sites, which needs none");
+	else if (out->why[0] && scanned)
+		append(out->why, "--probe=sites sees all");
+	return err;
+}
+
+/* Nothing in this file is to be probed; what libc's functions are compared with is in *out. */
+static int only_libc(struct gt_sites *out)
+{
+	out->mode = GT_PROBE_LIBC;
+	out->n = 0;
+	snprintf(out->why, sizeof(out->why), "%s",
+		 out->switch_cond ? "libc's functions are to be probed, not this file"
+				  : "the condition variables of CPython 3.6 lie at no fixed "
+				    "distance, by which --probe=libc would know them");
+	return -ENOENT;
+}
+
+static int find_name(void *ctx, const char *name, uint64_t *vaddr)
+{
+	return gt_symsrc_value(ctx, name, vaddr);
+}
+
+/* `src` is there already where the symbols alone tell that it is a CPython. */
+static int resolve_python(const struct job *j, const struct gt_image *img, struct gt_symsrc *src,
+			  struct gt_sites *out)
+{
+	const struct gt_gilnames names = {.find = find_name, .ctx = src};
+	int err = gt_gilscan_sites_named(img, src ? &names : NULL, out);
+
+	if (err && err != -ENOENT)
+		return err;
+	out->mode = GT_PROBE_SITES;
+	if (j->mode == GT_PROBE_LIBC)
+		return only_libc(out);
+	if (!err && j->mode != GT_PROBE_FUNCTIONS && tell(j, 0, 1, out))
+		return -EIO;
+	if (!src && gt_symsrc_open(j->fd, j->name, &src))
+		src = NULL;
+	gt_symcheck_compare(src, img, !!(j->flags & GT_SYMRES_DEEP), out);
+	if (j->mode == GT_PROBE_FUNCTIONS)
+		err = only_functions(img, src, out);
+	else if (j->mode == GT_PROBE_AUTO && err)
+		err = fall_back(img, src, out->why, out);
+	else if (j->mode == GT_PROBE_AUTO && out->verdict == GT_VERDICT_DISAGREES)
+		err = believe_neither(img, src, out);
+	if (out->py_major == 3 && out->py_minor > NEWEST_MINOR)
+		append(out->why,
+		       "CPython 3.%u is newer than this giltrace knows; the self-check "
+		       "tells whether it is right",
+		       out->py_minor);
+	gt_symsrc_close(src);
+	return err;
+}
+
+static int resolve_image(const struct job *j, const struct gt_image *img, struct gt_sites *out)
+{
+	int err = gt_gilscan_identify(img, j->name, out);
+	struct gt_gilnames names = {.find = find_name};
+	struct gt_symsrc *src = NULL;
+
+	if (err == -ENOENT && !out->is_python && (j->flags & GT_SYMRES_EXE) &&
+	    !gt_symsrc_open(j->fd, j->name, &src)) {
+		names.ctx = src;
+		err = gt_gilscan_identify_named(img, &names, j->name, out);
+	}
+	if (!err)
+		return resolve_python(j, img, src, out);
+	gt_symsrc_close(src);
+	return j->mode == GT_PROBE_LIBC && !out->is_python ? gt_libcsites_find(img, out) : err;
+}
+
+static int resolve(const struct job *j, struct gt_sites *out)
 {
 	struct gt_image img;
 	const char *why;
 	struct stat st;
 	void *p;
-	int err;
 
 	memset(out, 0, sizeof(*out));
-	if (fstat(fd, &st))
+	if (fstat(j->fd, &st))
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size > FILE_MAX) {
 		snprintf(out->why, sizeof(out->why), "not a regular file of 1 byte to 1 GiB");
 		return -ENOENT;
 	}
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, j->fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	if (gt_image_open(&img, p, (size_t)st.st_size, &why)) {
 		snprintf(out->why, sizeof(out->why), "%s", why);
 		return -ENOENT;
 	}
-	err = gt_gilscan_identify(&img, name, out);
-	if (err)
-		return err;
-	if (mode == GT_PROBE_FUNCTIONS)
-		return find_functions(fd, &img, name, out);
-	return gt_gilscan_sites(&img, out);
+	return resolve_image(j, &img, out);
 }
+
+/* ---- the child itself ---- */
 
 static int limit(int what, uint64_t max)
 {
@@ -243,11 +252,12 @@ static int keep_only(int fd, int out)
 	return 0;
 }
 
-static void child(int fd, int out, pid_t parent, const char *name, enum gt_probe_mode mode)
+static void child(struct job *j, pid_t parent)
 {
 	static const int defaults[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGALRM, SIGBUS, SIGSEGV};
-	struct answer a = {0};
+	struct gt_sites sites;
 	sigset_t set;
+	int err;
 
 	for (size_t i = 0; i < GT_ARRAY_SIZE(defaults); i++)
 		signal(defaults[i], SIG_DFL);
@@ -255,47 +265,15 @@ static void child(int fd, int out, pid_t parent, const char *name, enum gt_probe
 	sigemptyset(&set);
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	unsetenv("DEBUGINFOD_URLS"); /* or libdwfl may ask the network */
-	if (keep_only(fd, out) || drop_privileges() || getppid() != parent)
+	if (keep_only(j->fd, j->out) || drop_privileges() || getppid() != parent)
 		_exit(1);
-	a.err = resolve(3, name, mode, &a.sites);
-	/* The answer is shorter than a pipe's buffer (64 KiB): one write. */
-	_exit(write(4, &a, sizeof(a)) == (ssize_t)sizeof(a) ? 0 : 1);
+	j->fd = 3;
+	j->out = 4;
+	err = resolve(j, &sites);
+	_exit(tell(j, err, 0, &sites) ? 1 : 0);
 }
 
 /* ---- in the parent: trust nothing of the answer ---- */
-
-static int is_text(const char *s, size_t size)
-{
-	size_t len = strnlen(s, size);
-
-	if (len == size)
-		return 0;
-	for (size_t i = 0; i < len; i++)
-		if ((unsigned char)s[i] < 0x20 || (unsigned char)s[i] > 0x7e)
-			return 0;
-	return 1;
-}
-
-static int is_site(const struct gt_site *s, uint64_t file_size)
-{
-	return s->kind >= GT_WAIT && s->kind <= GT_DROPPED &&
-	       !(s->flags & ~(GT_SITE_RETURN | GT_SITE_NOARG | GT_SITE_MATCH)) &&
-	       s->offset < file_size && is_text(s->how, sizeof(s->how));
-}
-
-static int is_valid(const struct answer *a, uint64_t file_size)
-{
-	const struct gt_sites *s = &a->sites;
-
-	if (a->err > 0 || a->err < -4095 || s->n > GT_SITES_MAX ||
-	    s->build_id_len > GT_BUILDID_MAX || s->switch_cond > 4096 ||
-	    !is_text(s->why, sizeof(s->why)))
-		return 0;
-	for (uint32_t i = 0; i < s->n; i++)
-		if (!is_site(&s->site[i], file_size))
-			return 0;
-	return 1;
-}
 
 static int64_t mono_ms(void)
 {
@@ -305,10 +283,9 @@ static int64_t mono_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* Reads exactly one answer until the time is over. */
-static int read_answer(int fd, struct answer *a)
+/* Reads exactly one answer. -ETIMEDOUT, -EIO */
+static int read_answer(int fd, int64_t end, struct gt_symanswer *a)
 {
-	int64_t end = mono_ms() + WALL_MS;
 	size_t got = 0;
 
 	while (got < sizeof(*a)) {
@@ -317,7 +294,7 @@ static int read_answer(int fd, struct answer *a)
 		ssize_t n;
 
 		if (left <= 0)
-			return -EIO;
+			return -ETIMEDOUT;
 		if (poll(&p, 1, (int)left) <= 0)
 			continue; /* time over, or a signal */
 		n = read(fd, (char *)a + got, sizeof(*a) - got);
@@ -330,62 +307,72 @@ static int read_answer(int fd, struct answer *a)
 	return 0;
 }
 
-/* *status: of the child, as waitpid(2) gives it; valid where an -EIO is returned. */
-static int run_child(int fd, const char *name, enum gt_probe_mode mode, struct answer *a,
-		     int *status)
+/* *a: the last whole answer, if any. *status: of the child, as waitpid(2) gives it. */
+static int run_child(struct job *j, struct gt_symanswer *a, int *status)
 {
 	gt_autoclose int rd = -1, wr = -1;
+	int64_t end = mono_ms() + WALL_MS;
 	pid_t parent = getpid(), pid;
+	struct gt_symanswer next;
 	int pipefd[2], err;
 
 	if (pipe2(pipefd, O_CLOEXEC))
 		return -errno;
 	rd = pipefd[0];
-	wr = pipefd[1];
+	wr = j->out = pipefd[1];
 	pid = fork();
 	if (pid < 0)
 		return -errno;
 	if (!pid)
-		child(fd, wr, parent, name, mode);
+		child(j, parent);
 	close(gt_steal_fd(&wr));
-	err = read_answer(rd, a);
+	do {
+		err = read_answer(rd, end, &next);
+		if (!err)
+			*a = next;
+	} while (!err && next.more == 1);
 	kill(pid, SIGKILL); /* it has nothing left to do; changes nothing where it has died */
 	while (waitpid(pid, status, 0) < 0 && errno == EINTR)
 		;
 	return err;
 }
 
-static void explain(struct gt_sites *out, int status)
+/* Why the child did not do what it should; adds to out->why. */
+static void explain(struct gt_sites *out, const char *what, int err, int status)
 {
-	snprintf(out->why, sizeof(out->why),
-		 "the process that reads it ended early (%s %d%s%s%s); it may take %d s of CPU "
-		 "time, "
-		 "%d s in all, and 2 GiB of memory",
-		 WIFSIGNALED(status) ? "signal" : "status",
-		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
-		 WIFSIGNALED(status) ? " (" : "",
-		 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "",
-		 WIFSIGNALED(status) ? ")" : "", CPU_SECONDS, WALL_MS / 1000);
+	if (err == -ETIMEDOUT)
+		append(out->why, "the process that reads %s had not ended after %d s", what,
+		       WALL_MS / 1000);
+	else if (err && WIFSIGNALED(status))
+		append(out->why,
+		       "the process that reads %s was ended by signal %d (%s); it may take %d s of "
+		       "CPU time and 2 GiB of memory",
+		       what, WTERMSIG(status), strsignal(WTERMSIG(status)), CPU_SECONDS);
+	else
+		append(out->why, "the process that reads %s gave no sane answer (status %d)", what,
+		       WIFEXITED(status) ? WEXITSTATUS(status) : 0);
 }
 
-int gt_symres_file(int fd, const char *name, enum gt_probe_mode mode, struct gt_sites *out)
+int gt_symres_file(int fd, const char *name, enum gt_probe_mode mode, unsigned int flags,
+		   struct gt_sites *out)
 {
-	struct answer a = {0};
-	struct stat st;
+	struct job j = {.name = name, .mode = mode, .flags = flags, .fd = fd};
+	struct gt_symanswer a = {0};
 	int err, status = 0;
+	struct stat st;
 
 	memset(out, 0, sizeof(*out));
 	if (fstat(fd, &st))
 		return -errno;
-	err = run_child(fd, name, mode, &a, &status);
-	if (!err && !is_valid(&a, (uint64_t)st.st_size))
-		err = -EIO;
-	if (err) {
-		explain(out, status);
+	err = run_child(&j, &a, &status);
+	if (err && err != -EIO && err != -ETIMEDOUT)
 		return err;
+	if ((err && !a.more) || !gt_symanswer_is_valid(&a, mode, (uint64_t)st.st_size)) {
+		explain(out, "it", err, status);
+		return -EIO;
 	}
 	*out = a.sites;
-	if (a.err)
-		return a.err;
-	return out->n ? 0 : -EIO;
+	if (err)
+		explain(out, "its symbols", err, status);
+	return a.err;
 }

@@ -151,6 +151,10 @@ static const struct a64_case a64_cases[] = {
 	{"stur x0, [x29, #-8]", 0xf81f83a0, GT_INSN_STORE, 29, 0, -8, 0},
 	{"str w3, [x25]", 0xb9000323, GT_INSN_OTHER, NO, NO, 0, 0},
 	{"ldr w3, [x25]", 0xb9400323, GT_INSN_CLOBBER, 3, NO, 0, 0},
+	{"ldrsw x0, [x2, #16]", 0xb9801040, GT_INSN_CLOBBER, 0, NO, 0, 0},
+	{"ldr d0, [x25]", 0xfd400320, GT_INSN_OTHER, NO, NO, 0, 0},
+	{"str q0, [x25]", 0x3d800320, GT_INSN_OTHER, NO, NO, 0, 0},
+	{"stp w1, w2, [x25]", 0x29000b21, GT_INSN_OTHER, NO, NO, 0, 0},
 	{"mov w0, #1", 0x52800020, GT_INSN_CLOBBER, 0, NO, 0, 0},
 };
 

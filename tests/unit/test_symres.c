@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The forked resolver: both modes, debug files, hostile files, and a live Python. */
+/*
+ * The forked resolver: the modes, files that mean no good, a child that does not come back. Where
+ * symbols are found: test_symsrc.c; what is made of them: test_symcheck.c.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,24 +11,35 @@
 
 #include "gilfix.h"
 #include "gilscan.h"
-#include "pytarget.h"
-#include "spawn.h"
 #include "symres.h"
 #include "symsrc_dwfl.h"
 
+#include <dirent.h>
 #include <elf.h>
-#include <time.h>
+#include <signal.h>
 
-static int resolve(const char *path, enum gt_probe_mode mode, struct gt_sites *out)
+static int resolve_more(const char *path, enum gt_probe_mode mode, unsigned int flags,
+			struct gt_sites *out)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0)
 		fail_msg("%s: %s", path, strerror(errno));
-	err = gt_symres_file(fd, path, mode, out);
+	err = gt_symres_file(fd, path, mode, flags, out);
 	assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
 	close(fd);
 	return err;
+}
+
+static int resolve(const char *path, enum gt_probe_mode mode, struct gt_sites *out)
+{
+	return resolve_more(path, mode, 0, out);
+}
+
+static void assert_has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
 static void resolve_well(const char *path, enum gt_probe_mode mode, struct gt_sites *out)
@@ -42,12 +56,12 @@ static int is_python(const char *path)
 	static struct gt_sites sites;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	gt_symres_file(fd, path, GT_PROBE_SITES, &sites);
+	gt_symres_file(fd, path, GT_PROBE_SITES, 0, &sites);
 	close(fd);
 	return sites.is_python;
 }
 
-/* The child's answer is the same as that of a scan in this process. */
+/* The child's sites are the same as those of a scan in this process. */
 static void test_sites(void **state)
 {
 	static struct gt_sites here, there;
@@ -62,7 +76,10 @@ static void test_sites(void **state)
 	img = fix_image(m);
 	assert_int_equal(gt_gilscan_identify(&img, path, &here), 0);
 	assert_int_equal(gt_gilscan_sites(&img, &here), 0);
-	assert_memory_equal(&here, &there, sizeof(here));
+	assert_int_equal(here.n, there.n);
+	assert_memory_equal(here.site, there.site, here.n * sizeof(here.site[0]));
+	assert_int_equal(here.switch_cond, there.switch_cond);
+	assert_int_equal(there.mode, GT_PROBE_SITES);
 	fix_unmap(m);
 	assert_int_equal(is_python(path), 1);
 	assert_int_equal(is_python("/bin/sh"), 0);
@@ -82,17 +99,26 @@ static const struct gt_site *site_of(const struct gt_sites *s, int kind)
 		assert_null(found);
 		found = &s->site[i];
 	}
-	assert_non_null(found);
+	if (!found) {
+		print_message("no site of kind %d\n", kind);
+		abort(); /* not fail_msg(): the analyser must see that it ends here */
+	}
 	return found;
+}
+
+static int flags_of(const struct gt_sites *s, int kind)
+{
+	return site_of(s, kind)->flags & ~GT_SITE_STEP;
 }
 
 static void assert_four(const struct gt_sites *s)
 {
 	assert_int_equal(s->n, 4);
-	assert_int_equal(site_of(s, GT_TAKE)->flags, GT_SITE_NOARG);
-	assert_int_equal(site_of(s, GT_ACQUIRE)->flags, GT_SITE_NOARG | GT_SITE_RETURN);
-	assert_int_equal(site_of(s, GT_RELEASE)->flags, GT_SITE_NOARG);
-	assert_int_equal(site_of(s, GT_DROPPED)->flags, GT_SITE_NOARG | GT_SITE_RETURN);
+	assert_int_equal(s->mode, GT_PROBE_FUNCTIONS);
+	assert_int_equal(flags_of(s, GT_TAKE), GT_SITE_NOARG);
+	assert_int_equal(flags_of(s, GT_ACQUIRE), GT_SITE_NOARG | GT_SITE_RETURN);
+	assert_int_equal(flags_of(s, GT_RELEASE), GT_SITE_NOARG);
+	assert_int_equal(flags_of(s, GT_DROPPED), GT_SITE_NOARG | GT_SITE_RETURN);
 	assert_int_equal(site_of(s, GT_TAKE)->offset, site_of(s, GT_ACQUIRE)->offset);
 	assert_int_equal(site_of(s, GT_RELEASE)->offset, site_of(s, GT_DROPPED)->offset);
 }
@@ -149,7 +175,8 @@ static void test_landing_pad(void **state)
 	resolve_well(path, GT_PROBE_FUNCTIONS, &s);
 	assert_four(&s);
 	assert_int_equal(skipped(path, &s), 4); /* endbr64; push */
-	assert_non_null(strstr(site_of(&s, GT_TAKE)->how, "landing pad"));
+	assert_has(site_of(&s, GT_TAKE)->how, "entry of take_gil+4");
+	assert_false(site_of(&s, GT_TAKE)->flags & GT_SITE_STEP);
 #else
 	fix_build("cc", "-shared -fPIC -O2 -mbranch-protection=standard -DFIX_TABLE", "bti.so",
 		  path);
@@ -159,99 +186,105 @@ static void test_landing_pad(void **state)
 #endif
 }
 
-static void test_names(void **state)
+/* ---- other ways ---- */
+
+/* What the kernel must single-step is marked: calls through the GOT on x86-64. */
+static void test_step(void **state)
 {
-	static const struct {
-		const char *name;
-		int fn; /* -1: none */
-	} cases[] = {
-		{"take_gil", GT_FN_TAKE},
-		{"drop_gil", GT_FN_DROP},
-		{"drop_gil_impl", GT_FN_DROP_IMPL},
-		{"take_gil.constprop.0", GT_FN_TAKE},
-		{"take_gil.lto_priv.0", GT_FN_TAKE},
-		{"take_gil.lto_priv.0.constprop.1", GT_FN_TAKE},
-		{"drop_gil.isra.0", GT_FN_DROP},
-		{"drop_gil.part.0", GT_FN_DROP},
-		{"drop_gil.llvm.1234567890123456789", GT_FN_DROP},
-		{"drop_gil_impl.constprop.0", GT_FN_DROP_IMPL},
-		{"take_gil.cold", -1},
-		{"drop_gil.isra.0.cold", -1},
-		{"take_gil.cold.0", -1},
-		{"take_gil_", -1},
-		{"take_gils", -1},
-		{"mytake_gil", -1},
-		{"drop_gil.", -1},
-		{"drop_gil.other.0", -1},
-		{"drop_gil_imp", -1},
-		{"", -1},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < GT_ARRAY_SIZE(cases); i++) {
-		enum gt_gil_fn fn;
-		int got = gt_symsrc_is_gil_fn(cases[i].name, &fn) ? (int)fn : -1;
-
-		if (got != cases[i].fn)
-			fail_msg("\"%s\": %d", cases[i].name, got);
-	}
-}
-
-/* Symbols in a file of their own, named by the stripped one. */
-static void test_debug_file(void **state)
-{
-	char path[PATH_MAX], debug[PATH_MAX], link[PATH_MAX + 32], stripped[PATH_MAX];
-	struct gt_sites s, full;
-
-	(void)state;
-	fix_build("cc", "-shared -fPIC -O2 -g -DFIX_MINOR=12", "full.so", path);
-	resolve_well(path, GT_PROBE_FUNCTIONS, &full);
-	fix_path(stripped, "stripped.so");
-	fix_path(debug, "stripped.so.debug");
-	assert_int_equal(fix_tool("strip", "-o", stripped, path, NULL), 0);
-	assert_int_equal(resolve(stripped, GT_PROBE_FUNCTIONS, &s), -ENOENT);
-	assert_int_equal(s.n, 0);
-	assert_true(s.is_python && s.stripped);
-	assert_non_null(strstr(s.why, "--probe=sites"));
-
-	assert_int_equal(fix_tool("objcopy", "--only-keep-debug", path, debug, NULL), 0);
-	snprintf(link, sizeof(link), "--add-gnu-debuglink=%s", debug);
-	assert_int_equal(fix_tool("objcopy", link, stripped, NULL, NULL), 0);
-	resolve_well(stripped, GT_PROBE_FUNCTIONS, &s);
-	assert_four(&s);
-	assert_int_equal(site_of(&s, GT_TAKE)->vaddr, site_of(&full, GT_TAKE)->vaddr);
-	assert_int_equal(site_of(&s, GT_RELEASE)->offset, site_of(&full, GT_RELEASE)->offset);
-
-	if (geteuid()) {
-		print_message("SKIP the rest: not root\n");
-		return;
-	}
-	/* The child is nobody: what root alone may read does not help it. */
-	assert_int_equal(chmod(debug, 0600), 0);
-	assert_int_equal(resolve(stripped, GT_PROBE_FUNCTIONS, &s), -ENOENT);
-}
-
-/* MiniDebugInfo, as in Fedora: the symbols, compressed, in a section of the file. */
-static void test_mini_debug_info(void **state)
-{
-	char path[PATH_MAX], mini[PATH_MAX], add[PATH_MAX + 32], stripped[PATH_MAX];
+	char path[PATH_MAX];
 	struct gt_sites s;
 
 	(void)state;
-	if (!fix_has("xz")) {
-		print_message("SKIP: no xz here\n");
-		skip();
+	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=12", "call.so", path);
+	resolve_well(path, GT_PROBE_SITES, &s);
+	for (uint32_t i = 0; i < s.n; i++)
+		assert_false(s.site[i].flags & GT_SITE_STEP);
+#ifdef __x86_64__
+	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=12 -fno-plt", "got.so", path);
+	resolve_well(path, GT_PROBE_SITES, &s);
+	for (uint32_t i = 0; i < s.n; i++)
+		assert_true(s.site[i].flags & GT_SITE_STEP);
+#endif
+}
+
+/* Nothing is probed in the Python itself; in the C library that this program runs with it is. */
+static void test_libc(void **state)
+{
+	char path[PATH_MAX], line[PATH_MAX + 128], *libc = NULL;
+	struct gt_sites s;
+	FILE *maps = fopen("/proc/self/maps", "re");
+
+	(void)state;
+	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=12", "libc.so", path);
+	assert_int_equal(resolve(path, GT_PROBE_LIBC, &s), -ENOENT);
+	assert_int_equal(s.n, 0);
+	assert_true(s.is_python && s.mode == GT_PROBE_LIBC);
+	assert_true(s.switch_cond == 88 || s.switch_cond == 96);
+	fix_build("cc", "-shared -fPIC -O2 -DFIX_STATIC", "libc6.so", path);
+	assert_int_equal(resolve(path, GT_PROBE_LIBC, &s), -ENOENT);
+	assert_int_equal(s.switch_cond, 0);
+	assert_has(s.why, "no fixed distance");
+
+	assert_non_null(maps);
+	while (!libc && fgets(line, sizeof(line), maps)) {
+		line[strcspn(line, "\n")] = '\0';
+		libc = strstr(line, "/libc.so") || strstr(line, "/libc-2") ? strchr(line, '/')
+									   : NULL;
 	}
-	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=12", "mini.so", path);
-	fix_path(mini, "mini");
-	fix_path(stripped, "mini-stripped.so");
-	assert_int_equal(fix_tool("strip", "-o", stripped, path, NULL), 0);
-	assert_int_equal(fix_tool("objcopy", "--only-keep-debug", path, mini, NULL), 0);
-	assert_int_equal(fix_tool("xz", "-f", mini, NULL, NULL), 0);
-	snprintf(add, sizeof(add), "--add-section=.gnu_debugdata=%s.xz", mini);
-	assert_int_equal(fix_tool("objcopy", add, stripped, NULL, NULL), 0);
-	resolve_well(stripped, GT_PROBE_FUNCTIONS, &s);
-	assert_four(&s);
+	fclose(maps);
+	if (!libc || resolve(libc, GT_PROBE_LIBC, &s)) {
+		print_message("SKIP the rest: no glibc 2.34 or later here\n");
+		return;
+	}
+	assert_int_equal(s.n, 3);
+	assert_int_equal(s.mode, GT_PROBE_LIBC);
+	assert_false(s.is_python);
+	for (uint32_t i = 0; i < s.n; i++)
+		assert_true(s.site[i].flags & GT_SITE_LIBC);
+}
+
+static void test_newer(void **state)
+{
+	char path[PATH_MAX];
+	struct gt_sites s;
+
+	(void)state;
+	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=16", "known.so", path);
+	resolve_well(path, GT_PROBE_AUTO, &s);
+	assert_string_equal(s.why, "");
+	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=17", "newer.so", path);
+	resolve_well(path, GT_PROBE_AUTO, &s);
+	assert_int_equal(s.mode, GT_PROBE_SITES);
+	assert_has(s.why, "CPython 3.17 is newer than this giltrace knows");
+}
+
+/* CPython linked into a program that exports none of it: .symtab alone tells. */
+static void test_executable(void **state)
+{
+	/* Real programs export a word or two: stdin, environ. */
+	static const char *const options[] = {
+		"-fPIE -pie -O2 -DFIX_MAIN -DFIX_MINOR=12",
+		"-no-pie -O2 -DFIX_MAIN -DFIX_MINOR=12 -Wl,--export-dynamic-symbol=fix_locked",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < GT_ARRAY_SIZE(options); i++) {
+		struct gt_sites s;
+		char path[PATH_MAX];
+
+		fix_build("cc", options[i], "program", path);
+		assert_int_equal(resolve(path, GT_PROBE_AUTO, &s), -ENOENT);
+		assert_false(s.is_python);
+		assert_int_equal(resolve_more(path, GT_PROBE_AUTO, GT_SYMRES_EXE, &s), 0);
+		assert_true(s.is_python && s.mode == GT_PROBE_SITES);
+		assert_int_equal(s.verdict, GT_VERDICT_AGREES);
+		assert_int_equal(s.py_minor, 12);
+		assert_int_equal(s.code_delta, s.site[0].vaddr - s.site[0].offset);
+		assert_int_equal(fix_tool("strip", path, NULL, NULL, NULL), 0);
+		assert_int_equal(resolve_more(path, GT_PROBE_AUTO, GT_SYMRES_EXE, &s), -ENOENT);
+		assert_false(s.is_python);
+		assert_has(s.why, "PyEval_RestoreThread is not among its exports");
+	}
 }
 
 /* ---- files that mean no good ---- */
@@ -277,13 +310,15 @@ static void test_hostile(void **state)
 	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=12", "good.so", path);
 	m = fix_map(path);
 	fix_path(bad, "bad.so");
-	for (int mode = GT_PROBE_SITES; mode <= GT_PROBE_FUNCTIONS; mode++) {
+	for (int mode = GT_PROBE_AUTO; mode <= GT_PROBE_LIBC; mode++) {
+		static const unsigned int flags = GT_SYMRES_DEEP | GT_SYMRES_EXE;
+
 		/* Cut off: what was found, if anything, lies in the file. */
 		for (size_t cut = 0; cut < m.size; cut += m.size / 16) {
 			int err;
 
 			write_file(bad, m.data, cut, (off_t)cut);
-			err = resolve(bad, (enum gt_probe_mode)mode, &s);
+			err = resolve_more(bad, (enum gt_probe_mode)mode, flags, &s);
 			assert_true(!err || err == -ENOENT || err == -EIO);
 			assert_true(err ? s.why[0] : s.n > 0);
 			for (uint32_t i = 0; i < s.n; i++)
@@ -302,9 +337,9 @@ static void test_hostile(void **state)
 		}
 		write_file(bad, p, m.size, 512 << 20);
 		free(p);
-		resolve(bad, (enum gt_probe_mode)mode, &s);
+		resolve_more(bad, (enum gt_probe_mode)mode, flags, &s);
 		if (mode == GT_PROBE_SITES)
-			assert_non_null(strstr(s.why, "too much"));
+			assert_has(s.why, "too much");
 	}
 	fix_unmap(m);
 }
@@ -325,73 +360,94 @@ static void test_too_large(void **state)
 	assert_non_null(strstr(s.why, "1 GiB"));
 }
 
-/* ---- processes ---- */
+/* ---- a child that does not come back ---- */
 
-static void test_live_python(void **state)
+/* Ends the first child of process `parent` but ourselves; in a process of its own. */
+static void kill_child_of(pid_t parent)
 {
-	char *const argv[] = {(char *)"python3", (char *)"-Sc",
-			      (char *)"import os; os.write(1, b'x'); os.read(0, 1)", NULL};
-	struct gt_pycache *cache = gt_pycache_new(GT_PROBE_SITES);
-	struct gt_pytarget first, second;
-	struct gt_proc proc;
-	int in[2], out[2];
-	pid_t pid;
-	char c;
+	for (;;) {
+		DIR *d = opendir("/proc");
+		struct dirent *e;
 
-	(void)state;
-	if (!fix_has("python3")) {
-		print_message("SKIP: NO PYTHON FOUND ON THIS MACHINE\n");
-		skip();
+		if (!d)
+			_exit(1);
+		while ((e = readdir(d))) {
+			char path[300], line[512] = "";
+			pid_t pid = atoi(e->d_name);
+			int fd, ppid = 0;
+			const char *p;
+
+			snprintf(path, sizeof(path), "/proc/%s/stat", e->d_name);
+			fd = pid > 0 && pid != getpid() ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+			if (fd >= 0 && read(fd, line, sizeof(line) - 1) > 0 &&
+			    (p = strrchr(line, ')')) && sscanf(p, ") %*c %d", &ppid) == 1 &&
+			    ppid == parent && !kill(pid, SIGKILL))
+				_exit(0);
+			if (fd >= 0)
+				close(fd);
+		}
+		closedir(d);
 	}
-	assert_non_null(cache);
-	assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
-	pid = fork();
-	if (!pid) {
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		execvp(argv[0], argv);
-		_exit(127);
-	}
-	close(out[1]);
-	assert_int_equal(read(out[0], &c, 1), 1);
-	assert_int_equal(gt_proc_open(pid, &proc), 0);
-	assert_int_equal(gt_pytarget_find(cache, &proc, &first), 0);
-	assert_true(first.sites->n > 0 && first.sites->is_python);
-	assert_int_equal(gt_pytarget_find(cache, &proc, &second), 0);
-	assert_ptr_equal(first.sites, second.sites); /* resolved once */
-	print_message("%s: %u sites\n", first.map.path, first.sites->n);
-	gt_proc_close(&proc);
-	close(in[1]);
-	close(out[0]);
-	close(in[0]);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	gt_pycache_free(cache);
 }
 
-static void test_no_python(void **state)
+/* What cannot be opened: a pipe that nobody writes to, where the debug file should be. */
+static void make_trap(const char *name, char path[PATH_MAX])
 {
-	char *const env[] = {NULL};
-	struct gt_pycache *cache = gt_pycache_new(GT_PROBE_SITES);
-	struct gt_pytarget target;
-	struct spawned cat = spawn(env);
-	struct gt_proc proc;
+	char debug[PATH_MAX], link[PATH_MAX + 32];
+
+	fix_build("cc", "-shared -fPIC -O2 -DFIX_MINOR=12", name, path);
+	fix_path(debug, "trap.debug");
+	assert_int_equal(fix_tool("objcopy", "--only-keep-debug", path, debug, NULL), 0);
+	assert_int_equal(fix_tool("strip", path, NULL, NULL, NULL), 0);
+	snprintf(link, sizeof(link), "--add-gnu-debuglink=%s", debug);
+	assert_int_equal(fix_tool("objcopy", link, path, NULL, NULL), 0);
+	unlink(debug);
+	assert_int_equal(mkfifo(debug, 0666), 0);
+	assert_int_equal(chmod(debug, 0666), 0);
+}
+
+static void test_killed(void **state)
+{
+	char path[PATH_MAX];
+	struct gt_sites s;
+	pid_t killer, parent = getpid();
 
 	(void)state;
-	assert_int_equal(gt_proc_open(cat.pid, &proc), 0);
-	assert_int_equal(gt_pytarget_find(cache, &proc, &target), -ENOEXEC);
-	gt_proc_close(&proc);
-	spawn_end(&cat);
-	gt_pycache_free(cache);
+	make_trap("killed.so", path);
+	killer = fork();
+	if (!killer)
+		kill_child_of(parent);
+	assert_int_equal(resolve(path, GT_PROBE_FUNCTIONS, &s), -EIO);
+	assert_has(s.why, "signal 9");
+	assert_int_equal(s.n, 0);
+	assert_int_equal(waitpid(killer, NULL, 0), killer);
+	fix_path(path, "trap.debug");
+	unlink(path);
+}
+
+/* 20 seconds, in which nothing is done. The scan's sites were there before, and are used. */
+static void test_time_out(void **state)
+{
+	char path[PATH_MAX];
+	struct gt_sites s;
+
+	(void)state;
+	make_trap("late.so", path);
+	resolve_well(path, GT_PROBE_AUTO, &s);
+	assert_int_equal(s.mode, GT_PROBE_SITES);
+	assert_int_equal(s.verdict, GT_VERDICT_NONE);
+	assert_has(s.why, "its symbols had not ended after 20 s");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sites),       cmocka_unit_test(test_functions),
-		cmocka_unit_test(test_landing_pad), cmocka_unit_test(test_names),
-		cmocka_unit_test(test_debug_file),  cmocka_unit_test(test_mini_debug_info),
-		cmocka_unit_test(test_hostile),     cmocka_unit_test(test_too_large),
-		cmocka_unit_test(test_live_python), cmocka_unit_test(test_no_python),
+		cmocka_unit_test(test_landing_pad), cmocka_unit_test(test_step),
+		cmocka_unit_test(test_libc),        cmocka_unit_test(test_newer),
+		cmocka_unit_test(test_executable),  cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_too_large),   cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_time_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, fix_teardown);
