@@ -1,29 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collect.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "before.h"
 #include "clock.h"
 
 _Static_assert(GT_WAIT == (int)GIL_WAIT && GT_ACQUIRE == (int)GIL_ACQUIRE &&
 		       GT_RELEASE == (int)GIL_RELEASE && GT_YIELD == (int)GIL_YIELD &&
 		       GT_TAKE == (int)GIL_TAKE && GT_DROPPED == (int)GIL_DROPPED &&
 		       GT_THREAD == (int)GIL_THREAD && GT_GIL == (int)GIL_GIL &&
-		       GT_LOST == (int)GIL_LOST && GT_GIL_OTHER == GIL_INDEX_OTHER &&
+		       GT_LOST == (int)GIL_LOST && GT_EXIT == (int)GIL_EXIT &&
+		       GT_LEFT == (int)GIL_LEFT && GT_GIL_OTHER == GIL_INDEX_OTHER &&
 		       GT_COMM_LEN == GIL_COMM_LEN,
 	       "the ring and the file use the same numbers");
+_Static_assert(GT_MAX_GILS <= GT_SELFCHECK_GILS, "all GILs are checked");
 
 #define SEAL_AFTER_NS 1000000000ull
+/*
+ * A thread that waits for a GIL comes round every switch interval (5 ms, if nobody has changed it),
+ * which tells where that GIL is. So after this time all GILs with waiters are known.
+ */
+#define GILS_KNOWN_AFTER_NS 1000000000ull
 
 struct thread {
 	uint32_t tid;
 	uint32_t ns_tid;
+	uint8_t ended; /* the id may belong to another thread by now */
 	char comm[GIL_COMM_LEN];
 };
 
 struct gt_collector {
 	struct gt_gilfile *file;
 	const struct gt_proc *proc;
+	struct gt_selfcheck *check;
 	uint64_t lost_told; /* of the GT_LOST records so far */
 	uint32_t malformed;
+	uint32_t n_seen; /* threads, those that have ended included */
+
+	uint64_t cond[GT_MAX_GILS]; /* address of each GIL; 0: not known, or may be none */
+	uint32_t gils_seen;         /* bit i: there was an event of that GIL */
+	struct gt_before before;
+	uint64_t start_ns; /* mono_ns of the GIL_BEFORE records */
+
 	/*
 	 * All threads seen, grown between readings only. The callback appends the new ones to
 	 * `fresh`; what does not fit there keeps the name that BPF has seen.
@@ -31,7 +51,6 @@ struct gt_collector {
 	struct thread *threads;
 	size_t n_threads, room;
 	size_t n_fresh;
-	uint32_t unnamed; /* new threads since the last tick beyond those in `fresh` */
 	struct thread fresh[256];
 };
 
@@ -39,7 +58,10 @@ struct gt_collector *gt_collect_new(struct gt_gilfile *file, const struct gt_pro
 {
 	struct gt_collector *c = calloc(1, sizeof(*c));
 
-	if (!c) {
+	if (c)
+		c->check = gt_selfcheck_new();
+	if (!c || !c->check) {
+		free(c);
 		gt_gilfile_finish(file, GIL_END_ERROR, gt_mono_ns(), 0, NULL);
 		return NULL;
 	}
@@ -50,6 +72,7 @@ struct gt_collector *gt_collect_new(struct gt_gilfile *file, const struct gt_pro
 
 static void add_event(struct gt_collector *c, const struct gil_event *ev)
 {
+	gt_selfcheck_event(c->check, ev);
 	/* A failed write is remembered by the file, and asked for at the next tick. */
 	(void)gt_gilfile_add(c->file, ev, c->lost_told);
 }
@@ -61,35 +84,106 @@ static int compare_tids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static struct thread *find_thread(struct gt_collector *c, uint32_t tid)
+static struct thread *find_fresh(struct gt_collector *c, uint32_t tid)
 {
-	const struct thread key = {.tid = tid};
-
 	for (size_t i = c->n_fresh; i--;)
 		if (c->fresh[i].tid == tid)
 			return &c->fresh[i];
+	return NULL;
+}
+
+static struct thread *find_old(struct gt_collector *c, uint32_t tid)
+{
+	const struct thread key = {.tid = tid};
+
 	if (!c->n_threads)
 		return NULL;
 	return bsearch(&key, c->threads, c->n_threads, sizeof(key), compare_tids);
 }
 
-static void on_thread(struct gt_collector *c, const struct gt_rec_thread *rec, struct gil_event *ev)
+static struct thread *find_thread(struct gt_collector *c, uint32_t tid)
+{
+	struct thread *t = find_fresh(c, tid);
+
+	return t ? t : find_old(c, tid);
+}
+
+/* Remembers a thread's name, to see later whether it has another; drops it if there is no room. */
+static void know_thread(struct gt_collector *c, const struct gil_event *ev)
 {
 	/* BPF tells of a thread again when others have had its place in the table meanwhile. */
 	struct thread *t = find_thread(c, ev->tid);
 
+	if (!t || t->ended)
+		c->n_seen++;
+	if (!t && c->n_fresh < GT_ARRAY_SIZE(c->fresh))
+		t = &c->fresh[c->n_fresh++];
+	if (!t)
+		return;
+	t->tid = ev->tid;
+	t->ns_tid = ev->thread.ns_tid;
+	t->ended = 0;
+	memcpy(t->comm, ev->thread.comm, GIL_COMM_LEN);
+}
+
+static void on_thread(struct gt_collector *c, const struct gt_rec_thread *rec, struct gil_event *ev)
+{
 	ev->thread.ns_tid = rec->ns_tid;
 	memcpy(ev->thread.comm, rec->comm, GIL_COMM_LEN);
 	ev->thread.comm[GIL_COMM_LEN - 1] = '\0';
-	if (!t && c->n_fresh < GT_ARRAY_SIZE(c->fresh))
-		t = &c->fresh[c->n_fresh++];
-	if (!t) {
-		c->unnamed++;
+	know_thread(c, ev);
+}
+
+static void on_exit_of(struct gt_collector *c, uint32_t tid)
+{
+	struct thread *fresh = find_fresh(c, tid);
+	struct thread *old = fresh ? NULL : find_old(c, tid);
+
+	(void)gt_before_take(&c->before, tid);
+	if (fresh)
+		*fresh = c->fresh[--c->n_fresh];
+	if (old)
+		old->ended = 1;
+}
+
+static void on_gil(struct gt_collector *c, const struct gil_event *ev)
+{
+	if (ev->gil < GT_MAX_GILS && !ev->unconfirmed)
+		c->cond[ev->gil] = ev->gil_ident.addr;
+}
+
+static void add_before(struct gt_collector *c, uint32_t tid, uint8_t gil, enum gil_before state)
+{
+	struct gil_event ev = {.mono_ns = c->start_ns, .tid = tid, .kind = GIL_BEFORE, .gil = gil};
+
+	ev.before.state = (uint8_t)state;
+	add_event(c, &ev);
+}
+
+/* The first event of a thread that was blocked at the start, perhaps for this very GIL. */
+static void settle_blocked(struct gt_collector *c, const struct gil_event *ev)
+{
+	uint64_t futex = gt_before_take(&c->before, ev->tid);
+
+	if (!futex || ev->gil >= GT_MAX_GILS)
 		return;
-	}
-	t->tid = ev->tid;
-	t->ns_tid = rec->ns_tid;
-	memcpy(t->comm, ev->thread.comm, GIL_COMM_LEN);
+	if ((ev->kind == GIL_WAIT || ev->kind == GIL_ACQUIRE) &&
+	    gt_before_is_at(futex, c->cond[ev->gil]))
+		add_before(c, ev->tid, ev->gil, GIL_BEFORE_WAITING);
+}
+
+/* Returns 0 where the loss has been told already. */
+static int on_lost(struct gt_collector *c, const struct gt_rec_lost *rec, struct gil_event *ev)
+{
+	/* Two threads (of two GILs) may tell of one gap; the totals do not lie. */
+	if (rec->total <= c->lost_told)
+		return 0;
+	ev->lost.begin_mono_ns = rec->begin_ns < ev->mono_ns ? rec->begin_ns : ev->mono_ns;
+	ev->lost.count = rec->total - c->lost_told;
+	c->lost_told = rec->total;
+	/* The next event of a thread may not be its first. */
+	gt_before_clear(&c->before);
+	return 1;
 }
 
 void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
@@ -99,7 +193,8 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
 		[GT_RELEASE] = sizeof(struct gt_rec),       [GT_YIELD] = sizeof(struct gt_rec),
 		[GT_TAKE] = sizeof(struct gt_rec),          [GT_DROPPED] = sizeof(struct gt_rec),
 		[GT_THREAD] = sizeof(struct gt_rec_thread), [GT_GIL] = sizeof(struct gt_rec_gil),
-		[GT_LOST] = sizeof(struct gt_rec_lost),
+		[GT_LOST] = sizeof(struct gt_rec_lost),     [GT_EXIT] = sizeof(struct gt_rec),
+		[GT_LEFT] = sizeof(struct gt_rec),
 	};
 	struct gt_collector *c = ctx;
 	struct gil_event ev = {0};
@@ -118,15 +213,18 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
 	} else if (rec->kind == GT_GIL) {
 		ev.gil_ident.addr = ((const struct gt_rec_gil *)rec)->addr;
 		ev.unconfirmed = rec->flags & GT_REC_UNCONFIRMED;
+		on_gil(c, &ev);
 	} else if (rec->kind == GT_LOST) {
-		const struct gt_rec_lost *lost = (const struct gt_rec_lost *)rec;
-
-		/* Two threads (of two GILs) may tell of one gap; the totals do not lie. */
-		if (lost->total <= c->lost_told)
+		if (!on_lost(c, (const struct gt_rec_lost *)rec, &ev))
 			return;
-		ev.lost.begin_mono_ns = lost->begin_ns < rec->ts_ns ? lost->begin_ns : rec->ts_ns;
-		ev.lost.count = lost->total - c->lost_told;
-		c->lost_told = lost->total;
+	} else if (rec->kind == GT_EXIT) {
+		on_exit_of(c, ev.tid);
+	} else {
+		ev.forced = rec->kind == GT_RELEASE && rec->flags & GT_REC_FORCED;
+		if (c->before.left)
+			settle_blocked(c, &ev);
+		if (ev.gil < GT_MAX_GILS)
+			c->gils_seen |= 1u << ev.gil;
 	}
 	add_event(c, &ev);
 }
@@ -155,14 +253,17 @@ static void rename_thread(struct gt_collector *c, struct thread *t, uint64_t mon
  */
 static void absorb_fresh(struct gt_collector *c, uint64_t mono_ns)
 {
-	size_t known = c->n_threads;
+	size_t known = 0;
 
+	for (size_t i = 0; i < c->n_threads; i++)
+		if (!c->threads[i].ended)
+			c->threads[known++] = c->threads[i];
+	c->n_threads = known;
 	if (known + c->n_fresh > c->room) {
 		size_t room = 2 * (known + c->n_fresh);
 		struct thread *grown = reallocarray(c->threads, room, sizeof(*grown));
 
-		if (!grown) {
-			c->unnamed += (uint32_t)c->n_fresh;
+		if (!grown) { /* they keep the names that BPF has seen */
 			c->n_fresh = 0;
 			return;
 		}
@@ -185,6 +286,9 @@ int gt_collect_tick(struct gt_collector *c, uint64_t mono_ns)
 
 	if (c->n_fresh)
 		absorb_fresh(c, mono_ns);
+	if (c->before.left && mono_ns - c->start_ns >= GILS_KNOWN_AFTER_NS)
+		gt_before_keep(&c->before, c->cond, GT_MAX_GILS);
+	gt_selfcheck_tick(c->check);
 	if (since && mono_ns > since && mono_ns - since >= SEAL_AFTER_NS)
 		return gt_gilfile_flush(c->file, c->lost_told);
 	return gt_gilfile_error(c->file);
@@ -198,12 +302,144 @@ int gt_collect_clock(struct gt_collector *c, const struct gil_clock *sample)
 void gt_collect_stats(const struct gt_collector *c, uint64_t lost_total,
 		      struct gt_collect_stats *out)
 {
-	out->events = gt_gilfile_events(c->file);
-	out->lost = lost_total;
-	out->unwritten = gt_gilfile_unwritten(c->file);
-	out->bytes = gt_gilfile_bytes(c->file);
-	out->threads = (uint32_t)(c->n_threads + c->n_fresh) + c->unnamed;
-	out->malformed = c->malformed;
+	*out = (struct gt_collect_stats){
+		.events = gt_gilfile_events(c->file),
+		.lost = lost_total,
+		.unwritten = gt_gilfile_unwritten(c->file),
+		.bytes = gt_gilfile_bytes(c->file),
+		.threads = c->n_seen,
+		.malformed = c->malformed,
+	};
+}
+
+/* ---- what was before ---- */
+
+void gt_collect_gil(struct gt_collector *c, uint8_t index, uint64_t cond, uint64_t mono_ns)
+{
+	struct gil_event ev = {.mono_ns = mono_ns, .kind = GIL_GIL, .gil = index};
+
+	ev.gil_ident.addr = cond;
+	on_gil(c, &ev);
+	add_event(c, &ev);
+}
+
+/* Who a thread is that may have had no event so far. -ESRCH or -ENOENT: it has ended. */
+static int introduce(struct gt_collector *c, uint32_t tid, uint64_t mono_ns)
+{
+	struct gil_event ev = {.mono_ns = mono_ns, .tid = tid, .kind = GIL_THREAD};
+	const struct thread *t = find_thread(c, tid);
+	pid_t ns_tid;
+	int err;
+
+	if (t && !t->ended)
+		return 0;
+	err = gt_proc_thread(c->proc, (pid_t)tid, ev.thread.comm, &ns_tid);
+	if (err)
+		return err;
+	ev.thread.ns_tid = (uint32_t)ns_tid;
+	know_thread(c, &ev);
+	add_event(c, &ev);
+	return 0;
+}
+
+/* Index of the GIL for which a thread waits that is blocked at this futex; -1: none. */
+static int gil_at(const struct gt_collector *c, uint64_t futex)
+{
+	for (int i = 0; i < GT_MAX_GILS; i++)
+		if (gt_before_is_at(futex, c->cond[i]))
+			return i;
+	return -1;
+}
+
+int gt_collect_before(struct gt_collector *c, uint64_t start_mono_ns,
+		      const struct gt_snapshot_gils *gils, const struct gt_snapshot_thread *threads,
+		      size_t n)
+{
+	int err = gt_before_init(&c->before, gils, threads, n);
+
+	if (err)
+		return err;
+	c->start_ns = start_mono_ns;
+	for (size_t i = 0; i < c->before.n; i++)
+		if (find_thread(c, c->before.thread[i].tid)) /* its own events tell */
+			(void)gt_before_take(&c->before, c->before.thread[i].tid);
+	if (c->lost_told)
+		gt_before_clear(&c->before);
+	for (uint32_t i = 0; i < gils->n; i++) {
+		const struct gt_snapshot_gil *g = &gils->gil[i];
+		int index = gil_at(c, g->cond);
+
+		/* Nothing has happened to it, so what the snapshot says was so from the start. */
+		if (index < 0 || c->gils_seen >> index & 1 || !g->enabled || !g->locked ||
+		    !g->holder || c->lost_told || introduce(c, g->holder, start_mono_ns))
+			continue;
+		add_before(c, g->holder, (uint8_t)index, GIL_BEFORE_HOLDING);
+	}
+	return 0;
+}
+
+/* Those that were blocked from the start to the end. */
+static void settle_all(struct gt_collector *c, uint64_t mono_ns)
+{
+	for (size_t i = 0; i < c->before.n; i++) {
+		const struct gt_blocked *b = &c->before.thread[i];
+		int gil = gil_at(c, b->futex);
+
+		if (gil < 0)
+			continue;
+		(void)introduce(c, b->tid, mono_ns); /* nameless, if the process has ended */
+		add_before(c, b->tid, (uint8_t)gil, GIL_BEFORE_WAITING);
+	}
+	gt_before_clear(&c->before);
+}
+
+/* ---- the end ---- */
+
+int gt_collect_meta(struct gt_collector *c, const char *const (*pairs)[2], size_t n)
+{
+	return gt_gilfile_meta(c->file, pairs, n);
+}
+
+static void write_check(struct gt_collector *c, struct gt_collect_stats *stats)
+{
+	struct gt_selfcheck_gil *sum = &stats->check;
+	uint64_t misses;
+	char number[5][24], key[32], text[512];
+
+	*sum = gt_selfcheck_sum(c->check);
+	misses = gt_selfcheck_misses(sum);
+	stats->unchecked = gt_selfcheck_unchecked(c->check);
+
+	const uint64_t value[] = {sum->acquires, sum->releases, misses, sum->excused,
+				  stats->unchecked};
+
+	for (size_t i = 0; i < GT_ARRAY_SIZE(value); i++)
+		snprintf(number[i], sizeof(number[i]), "%" PRIu64, value[i]);
+	gt_selfcheck_text(sum, text, sizeof(text));
+
+	const char *const all[][2] = {
+		{"check.result", misses                           ? "sites missing"
+				 : sum->acquires || sum->releases ? "consistent"
+								  : "not checked"},
+		{"check.acquires", number[0]},
+		{"check.releases", number[1]},
+		{"check.mismatches", number[2]},
+		{"check.excused", number[3]},
+		{"check.unchecked", number[4]},
+		{"check.text", misses ? text : NULL},
+	};
+
+	(void)gt_gilfile_meta(c->file, all, GT_ARRAY_SIZE(all));
+	for (unsigned int i = 0; i < GT_SELFCHECK_GILS; i++) {
+		const struct gt_selfcheck_gil *g = gt_selfcheck_gil(c->check, i);
+		const char *const one[][2] = {{key, text}};
+
+		if (!g->acquires && !g->releases && !gt_selfcheck_misses(g))
+			continue;
+		snprintf(key, sizeof(key), "check.gil.%u", i);
+		gt_selfcheck_text(g, text, sizeof(text));
+		(void)gt_gilfile_meta(c->file, one, 1);
+	}
 }
 
 int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64_t stop_mono_ns,
@@ -215,6 +451,8 @@ int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64
 	absorb_fresh(c, stop_mono_ns);
 	for (size_t i = 0; i < c->n_threads; i++)
 		rename_thread(c, &c->threads[i], stop_mono_ns);
+	if (lost_total == c->lost_told)
+		settle_all(c, stop_mono_ns);
 	if (lost_total > c->lost_told) {
 		lost.lost.count = lost_total - c->lost_told;
 		lost.lost.begin_mono_ns =
@@ -224,7 +462,10 @@ int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64
 	}
 	(void)gt_gilfile_flush(c->file, lost_total);
 	gt_collect_stats(c, lost_total, stats);
+	write_check(c, stats);
 	err = gt_gilfile_finish(c->file, reason, stop_mono_ns, lost_total, &stats->bytes);
+	gt_selfcheck_free(c->check);
+	gt_before_free(&c->before);
 	free(c->threads);
 	free(c);
 	return err;

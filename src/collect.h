@@ -10,6 +10,8 @@
 #include "gilfile_write.h"
 #include "gt_abi.h"
 #include "proc.h"
+#include "selfcheck.h"
+#include "snapshot.h"
 
 struct gt_collector;
 
@@ -20,6 +22,8 @@ struct gt_collect_stats {
 	uint64_t bytes;
 	uint32_t threads;
 	uint32_t malformed; /* records of the ring with a size that their kind does not have */
+	struct gt_selfcheck_gil check; /* the sum over all GILs; gt_collect_finish() only */
+	uint64_t unchecked;
 };
 
 /* Takes over the file; `p` must outlive the collector. NULL: out of memory, the file is closed. */
@@ -27,6 +31,22 @@ struct gt_collector *gt_collect_new(struct gt_gilfile *file, const struct gt_pro
 
 /* The tracer's callback (gt_record_fn); ctx is the collector. */
 void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size);
+
+/* A GIL that is known before any event of it: its index and the address of its cond. */
+void gt_collect_gil(struct gt_collector *c, uint8_t index, uint64_t cond, uint64_t mono_ns);
+
+/*
+ * What the process was in when recording began, as read right after the gate was opened; to be
+ * called after a reading of the ring that followed. Threads that hold or wait get a GIL_BEFORE
+ * record unless their own events tell it; a waiting one as soon as the address of its GIL and its
+ * first event are there, or at the end. `threads` is not kept. 0 or -ENOMEM.
+ */
+int gt_collect_before(struct gt_collector *c, uint64_t start_mono_ns,
+		      const struct gt_snapshot_gils *gils, const struct gt_snapshot_thread *threads,
+		      size_t n);
+
+/* More META, such as what was found out at the end. Returns the file's first error. */
+int gt_collect_meta(struct gt_collector *c, const char *const (*pairs)[2], size_t n);
 
 /*
  * Between readings of the ring: fetches the names of threads that are new, and seals the block
@@ -39,7 +59,8 @@ int gt_collect_clock(struct gt_collector *c, const struct gil_clock *sample);
 
 /*
  * After the last reading of the ring: a loss that no record has told of (lost_total and
- * gap_begin_ns from gt_tracer_lost()), the threads' last names, END. stop_mono_ns is when the
+ * gap_begin_ns from gt_tracer_lost()), the threads' last names, what the self-check found (META
+ * check.*), END. stop_mono_ns is when the
  * gate was shut; nothing in the file is later, save hits that were under way. Frees; fills *stats;
  * returns the first error of the file's life.
  */

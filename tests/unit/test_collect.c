@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* collect.c: records of the ring become events of the file; losses and names are not forgotten. */
+/*
+ * collect.c: records of the ring become events of the file; losses and names are not forgotten;
+ * whether it all adds up is told.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,99 +10,7 @@
 
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
-#include "clock.h"
-#include "collect.h"
-#include "gilfile_codec.h"
-
-struct fixture {
-	struct gt_proc proc;
-	struct gt_collector *c;
-	struct gt_collect_stats stats;
-	gil_reader *r;
-	int fd; /* our own descriptor of the file */
-};
-
-static int setup(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct gt_gilfile *file;
-
-	if (!f || gt_proc_open(getpid(), &f->proc))
-		return -1;
-	f->fd = memfd_create("test", MFD_CLOEXEC);
-	if (f->fd < 0 || gt_gilfile_create(dup(f->fd), &file))
-		return -1;
-	f->c = gt_collect_new(file, &f->proc);
-	*state = f;
-	return !f->c;
-}
-
-static int teardown(void **state)
-{
-	struct fixture *f = *state;
-
-	gil_reader_close(f->r);
-	gt_proc_close(&f->proc);
-	close(f->fd);
-	free(f);
-	return 0;
-}
-
-static void record(struct fixture *f, uint64_t ns, uint32_t tid, uint8_t kind)
-{
-	struct gt_rec rec = {.ts_ns = ns, .tid = tid, .kind = kind, .gil = 2, .site = 5};
-
-	gt_collect_record(f->c, &rec, sizeof(rec));
-}
-
-static void record_thread(struct fixture *f, uint64_t ns, uint32_t tid, const char *comm)
-{
-	struct gt_rec_thread rec = {.rec = {.ts_ns = ns, .tid = tid, .kind = GT_THREAD},
-				    .ns_tid = tid + 1};
-
-	snprintf(rec.comm, sizeof(rec.comm), "%s", comm);
-	gt_collect_record(f->c, &rec.rec, sizeof(rec));
-}
-
-static void record_lost(struct fixture *f, uint64_t ns, uint64_t begin, uint64_t total)
-{
-	struct gt_rec_lost rec = {
-		.rec = {.ts_ns = ns, .kind = GT_LOST}, .begin_ns = begin, .total = total};
-
-	gt_collect_record(f->c, &rec.rec, sizeof(rec));
-}
-
-static void finish(struct fixture *f, uint64_t stop, uint64_t lost, uint64_t gap_begin)
-{
-	char why[256];
-
-	assert_int_equal(gt_collect_finish(f->c, GIL_END_STOPPED, stop, lost, gap_begin, &f->stats),
-			 0);
-	if (gt_reader_open_fd(dup(f->fd), "test", &f->r, why, sizeof(why)))
-		fail_msg("%s", why);
-}
-
-static struct gil_event next(struct fixture *f)
-{
-	struct gil_event ev;
-
-	if (gil_reader_next(f->r, &ev) != 1)
-		fail_msg("no event: %s", gil_reader_problem(f->r));
-	return ev;
-}
-
-static void assert_at_end(struct fixture *f)
-{
-	struct gil_event ev;
-
-	assert_int_equal(gil_reader_next(f->r, &ev), 0);
-	assert_null(gil_reader_problem(f->r));
-}
+#include "collectfix.h"
 
 static void events_pass_through(void **state)
 {
@@ -250,9 +161,218 @@ static void malformed_records_are_counted(void **state)
 	gt_collect_record(f->c, &rec.rec, sizeof(rec.rec));
 	rec.rec.kind = 200;
 	gt_collect_record(f->c, &rec.rec, sizeof(rec.rec));
+	rec.rec.kind = GT_EXIT;
+	gt_collect_record(f->c, &rec.rec, sizeof(rec));
+	for (uint8_t kind = 7; kind <= 11; kind += 4) { /* those are in the file only */
+		rec.rec.kind = kind;
+		gt_collect_record(f->c, &rec.rec, sizeof(rec.rec));
+	}
 	finish(f, 3000, 0, 0);
 	assert_at_end(f);
-	assert_int_equal(f->stats.malformed, 5);
+	assert_int_equal(f->stats.malformed, 8);
+}
+
+/* ---- ends of threads ---- */
+
+static void forced_releases_are_marked(void **state)
+{
+	struct gt_rec rec = {.ts_ns = 1000, .tid = 7, .kind = GT_ACQUIRE, .flags = GT_REC_FORCED};
+	struct fixture *f = *state;
+
+	gt_collect_record(f->c, &rec, sizeof(rec));
+	rec.kind = GT_RELEASE;
+	gt_collect_record(f->c, &rec, sizeof(rec));
+	rec.flags = 0;
+	gt_collect_record(f->c, &rec, sizeof(rec));
+	finish(f, 2000, 0, 0);
+	assert_int_equal(next(f).forced, 0);
+	assert_int_equal(next(f).forced, 1);
+	assert_int_equal(next(f).forced, 0);
+	assert_at_end(f);
+	assert_int_equal(f->stats.events, 3);
+}
+
+/* An id that is used again is another thread; at once, or after the names were looked up. */
+static void ended_threads_are_forgotten(void **state)
+{
+	static const uint8_t kinds[] = {GIL_THREAD, GIL_ACQUIRE, GIL_EXIT};
+	struct fixture *f = *state;
+
+	for (int i = 0; i < 6; i++) {
+		record_thread(f, 1000, 5000000, "worker");
+		record(f, 1000, 5000000, GT_ACQUIRE);
+		if (i >= 3)
+			gt_collect_tick(f->c, 2000);
+		record(f, 1000, 5000000, GT_EXIT);
+	}
+	record_thread(f, 1000, 5000000, "worker"); /* alive, and told twice */
+	record_thread(f, 1000, 5000000, "worker");
+	record(f, 1000, 6000000, GT_EXIT); /* BPF tells only of those that it has told before */
+	finish(f, 3000, 0, 0);
+	for (size_t i = 0; i < 18; i++)
+		assert_int_equal(next(f).kind, kinds[i % 3]);
+	assert_int_equal(next(f).kind, GIL_THREAD);
+	assert_int_equal(next(f).kind, GIL_THREAD);
+	assert_int_equal(next(f).kind, GIL_EXIT);
+	assert_at_end(f);
+	assert_int_equal(f->stats.threads, 7);
+	assert_int_equal(f->stats.events, 6);
+}
+
+/* The name of an id's later owner is not that of the thread that has ended. */
+static void ended_threads_get_no_new_name(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t tid = (uint32_t)syscall(SYS_gettid);
+
+	prctl(PR_SET_NAME, "first");
+	record_thread(f, 1000, tid, "first");
+	gt_collect_tick(f->c, 1100);
+	record(f, 1200, tid, GT_EXIT);
+	prctl(PR_SET_NAME, "second");
+	record_thread(f, 1300, 5000000, "other");
+	gt_collect_tick(f->c, 1400);
+	finish(f, 2000, 0, 0);
+	assert_string_equal(next(f).thread.comm, "first");
+	if (next(f).kind == GIL_THREAD) /* its id in our PID namespace, if that is another */
+		assert_int_equal(next(f).kind, GIL_EXIT);
+	assert_string_equal(next(f).thread.comm, "other");
+	assert_at_end(f);
+	assert_int_equal(f->stats.threads, 2);
+}
+
+/* libc mode: what was kept aside comes before it is known whose it is. */
+static void an_event_before_its_thread(void **state)
+{
+	struct fixture *f = *state;
+
+	record(f, 1000, 5000000, GT_WAIT);
+	record_thread(f, 1100, 5000000, "worker");
+	record(f, 1100, 5000000, GT_ACQUIRE);
+	finish(f, 2000, 0, 0);
+	assert_int_equal(next(f).kind, GIL_WAIT);
+	assert_int_equal(next(f).kind, GIL_THREAD);
+	assert_int_equal(next(f).kind, GIL_ACQUIRE);
+	assert_at_end(f);
+	assert_int_equal(f->stats.threads, 1);
+	assert_string_equal(meta(f, "check.result"), "consistent");
+}
+
+/* ---- does it add up ---- */
+
+static void nothing_is_not_consistent(void **state)
+{
+	struct fixture *f = *state;
+
+	finish(f, 2000, 0, 0);
+	assert_string_equal(meta(f, "check.result"), "not checked");
+	assert_string_equal(meta(f, "check.acquires"), "0");
+	assert_null(gil_reader_meta(f->r, "check.text"));
+	assert_null(gil_reader_meta(f->r, "check.gil.0"));
+}
+
+static void what_adds_up_says_so(void **state)
+{
+	struct fixture *f = *state;
+
+	record(f, 1000, 7, GT_RELEASE);
+	record(f, 1001, 8, GT_ACQUIRE);
+	record(f, 1002, 8, GT_RELEASE);
+	finish(f, 2000, 0, 0);
+	assert_string_equal(meta(f, "check.result"), "consistent");
+	assert_string_equal(meta(f, "check.acquires"), "1");
+	assert_string_equal(meta(f, "check.releases"), "2");
+	assert_string_equal(meta(f, "check.mismatches"), "0");
+	assert_string_equal(meta(f, "check.excused"), "1");
+	assert_string_equal(meta(f, "check.unchecked"), "0");
+	assert_string_equal(meta(f, "check.gil.2"), "1 acquire, 2 releases");
+	assert_null(gil_reader_meta(f->r, "check.text"));
+	assert_int_equal(f->stats.check.acquires, 1);
+	assert_int_equal(f->stats.check.releases, 2);
+	assert_int_equal(gt_selfcheck_misses(&f->stats.check), 0);
+}
+
+static void missing_sites_are_told(void **state)
+{
+	struct fixture *f = *state;
+
+	for (uint32_t i = 0; i < 120; i++) {
+		record(f, 1000 + i, 7 + i % 3, GT_ACQUIRE);
+		if (i % 3)
+			record(f, 1000 + i, 7 + i % 3, GT_RELEASE);
+	}
+	finish(f, 2000, 0, 0);
+	assert_string_equal(meta(f, "check.result"), "sites missing");
+	assert_string_equal(meta(f, "check.mismatches"), "40");
+	assert_string_equal(meta(f, "check.text"), "120 acquires, 80 releases; 40 acquires of a "
+						   "GIL that another thread held");
+	assert_string_equal(meta(f, "check.gil.2"), meta(f, "check.text"));
+	assert_int_equal(f->stats.check.miss[GT_MISS_ACQUIRE_HELD], 40);
+}
+
+/* Room for more threads is made between the readings of the ring. */
+static void all_threads_are_checked(void **state)
+{
+	struct fixture *f = *state;
+
+	for (uint32_t i = 0; i < 10000; i++) {
+		record(f, 1000, 7 + i, GT_WAIT);
+		if (i % 1000 == 0)
+			gt_collect_tick(f->c, 1000);
+	}
+	finish(f, 2000, 0, 0);
+	assert_string_equal(meta(f, "check.unchecked"), "0");
+	assert_int_equal(f->stats.unchecked, 0);
+}
+
+static void a_loss_excuses(void **state)
+{
+	struct fixture *f = *state;
+
+	record(f, 1000, 7, GT_ACQUIRE);
+	record_lost(f, 1100, 1050, 1);
+	record(f, 1100, 8, GT_ACQUIRE);
+	finish(f, 2000, 1, 0);
+	assert_string_equal(meta(f, "check.result"), "consistent");
+}
+
+/* The GIL was switched off while the thread waited (free-threaded builds). */
+static void waiters_may_leave(void **state)
+{
+	struct fixture *f = *state;
+
+	record(f, 1000, 7, GT_ACQUIRE);
+	record(f, 1001, 8, GT_WAIT);
+	record(f, 1002, 7, GT_RELEASE);
+	record(f, 1003, 8, GT_LEFT);
+	finish(f, 2000, 0, 0);
+	assert_string_equal(meta(f, "check.result"), "consistent");
+	assert_string_equal(meta(f, "check.excused"), "0");
+	assert_string_equal(meta(f, "check.gil.2"), "1 acquire, 1 release");
+}
+
+/* But not by a release: they have none to make. */
+static void waiters_do_not_release(void **state)
+{
+	struct fixture *f = *state;
+
+	record(f, 1000, 7, GT_ACQUIRE);
+	record(f, 1001, 8, GT_WAIT);
+	record(f, 1002, 7, GT_RELEASE);
+	record(f, 1003, 8, GT_RELEASE);
+	finish(f, 2000, 0, 0);
+	assert_string_equal(meta(f, "check.result"), "sites missing");
+}
+
+static void more_meta(void **state)
+{
+	static const char *const pairs[][2] = {{"gil.enabled_at_end", "1"}, {"absent", NULL}};
+	struct fixture *f = *state;
+
+	assert_int_equal(gt_collect_meta(f->c, pairs, 2), 0);
+	finish(f, 2000, 0, 0);
+	assert_string_equal(meta(f, "gil.enabled_at_end"), "1");
+	assert_null(gil_reader_meta(f->r, "absent"));
 }
 
 int main(void)
@@ -267,6 +387,18 @@ int main(void)
 		cmocka_unit_test_setup_teardown(blocks_are_sealed_when_a_second_old, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(malformed_records_are_counted, setup, teardown),
+		cmocka_unit_test_setup_teardown(forced_releases_are_marked, setup, teardown),
+		cmocka_unit_test_setup_teardown(ended_threads_are_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(ended_threads_get_no_new_name, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_event_before_its_thread, setup, teardown),
+		cmocka_unit_test_setup_teardown(nothing_is_not_consistent, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_adds_up_says_so, setup, teardown),
+		cmocka_unit_test_setup_teardown(missing_sites_are_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(all_threads_are_checked, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_loss_excuses, setup, teardown),
+		cmocka_unit_test_setup_teardown(waiters_may_leave, setup, teardown),
+		cmocka_unit_test_setup_teardown(waiters_do_not_release, setup, teardown),
+		cmocka_unit_test_setup_teardown(more_meta, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
