@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The probe: one program behind every probe site; the site's cookie says whose it is and what a
- * hit means. It runs in the traced thread, so its cost is the target's: gate, target, GIL index,
- * 16 bytes into the ring of the process. No BTF of the kernel is needed.
+ * hit means (and two more for the end of threads and programs). It runs in the traced thread, so
+ * its cost is the target's: gate, target, GIL index, 16 bytes into the ring of the process. No BTF
+ * of the kernel is needed.
  *
  * Hits of one GIL are serialised by gil->mutex and switch_mutex (CPython 3.6 .. 3.16: both signals
  * and both waits are made with one of them held). Two GILs of one process (3.12+) can meet in here:
@@ -38,6 +39,14 @@ struct {
 		});
 } rings SEC(".maps");
 
+/* Slot of a process; for what is not hit through a probe of its own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, __u32);     /* tgid */
+	__type(value, __u32);
+} slots SEC(".maps");
+
 /* Something did not fit: count it, and remember when the gap began. */
 static __always_inline void lose(struct gt_target *t, __u64 ts_ns)
 {
@@ -70,18 +79,33 @@ static __always_inline int tell_gil(void *ring, struct gt_rec *of, __u8 index, _
 	return 0;
 }
 
+/* Makes room for a GIL at index t->ngils; the caller knows that there is some. */
+static __always_inline __u32 add_gil(struct gt_target *t, __u64 addr, int confirmed)
+{
+	__u32 n = t->ngils;
+
+	/* clang drops a mask that changes nothing; verifiers up to 6.1 (clang 18: all) miss it. */
+	barrier_var(n);
+	n &= GT_MAX_GILS - 1;
+	t->gils[n].addr = addr;
+	t->gils[n].confirmed = confirmed;
+	t->gils[n].pressed = 1; /* by a waiter from before the recording */
+	t->ngils = n + 1;
+	return n;
+}
+
 /*
  * Which GIL a hit is about, by the condition variable it was made with; tells the reader of a new
  * one. Returns the index, -1 for a hit that concerns no GIL, or -2 when the ring is full.
  */
 static __always_inline int gil_index(struct gt_target *t, void *ring, struct gt_rec *of,
-				     __u8 site_flags, __u64 arg)
+				     __u32 switch_cond, __u8 site_flags, __u64 arg)
 {
 	/* take_gil signals switch_cond, drop_gil waits for it; the two others are made with cond.
 	 */
 	int at_switch = of->kind == GT_ACQUIRE || of->kind == GT_YIELD;
 	int sure = of->kind == GT_ACQUIRE || of->kind == GT_WAIT;
-	__u64 addr = at_switch ? arg - t->switch_cond : arg;
+	__u64 addr = at_switch ? arg - switch_cond : arg;
 	__u32 n = t->ngils, i;
 
 	for (i = 0; i < GT_MAX_GILS; i++) {
@@ -95,14 +119,14 @@ static __always_inline int gil_index(struct gt_target *t, void *ring, struct gt_
 			return i;
 		/* A second release with no acquire between: not a GIL's condition variable. */
 		if (!sure || (site_flags & GT_SITE_MATCH))
-			goto foreign;
+			return -1;
 		if (tell_gil(ring, of, i, addr, 0))
 			return -2;
 		g->confirmed = 1;
 		return i;
 	}
 	if (site_flags & GT_SITE_MATCH || of->kind == GT_YIELD)
-		goto foreign;
+		return -1;
 	/* Releases, too: those of the GILs without an index. Foreign ones among them do no harm, as
 	 * the converter counts a release only where the thread has acquired. */
 	if (n >= GT_MAX_GILS)
@@ -113,20 +137,196 @@ static __always_inline int gil_index(struct gt_target *t, void *ring, struct gt_
 	 * kept for those that are sure.
 	 */
 	if (!sure && n >= GT_MAX_GILS / 2)
-		goto foreign;
+		return -1;
 	if (tell_gil(ring, of, n, addr, sure ? 0 : GT_REC_UNCONFIRMED))
 		return -2;
-	/* clang drops a mask that changes nothing; verifiers up to 6.1 (clang 18: all) miss it. */
-	barrier_var(n);
-	n &= GT_MAX_GILS - 1;
-	t->gils[n].addr = addr;
-	t->gils[n].confirmed = sure;
-	t->ngils = n + 1;
-	return n;
-foreign:
-	__sync_fetch_and_add(&t->foreign, 1);
+	return add_gil(t, addr, sure);
+}
+
+/* ---- libc mode: functions that everybody calls ---- */
+
+/*
+ * Index in t->codes of the CPython whose code has called the function that was just entered, or
+ * -1. x86-64 has the return address on the stack (the probe sits before the function moves it),
+ * AArch64 in x30; a tail call shows the caller's caller, which is CPython's code as well.
+ */
+static __always_inline int calling_code(const struct gt_target *t, struct pt_regs *ctx)
+{
+	__u64 from = 0;
+	__u32 i;
+
+#if defined(__TARGET_ARCH_x86)
+	if (bpf_probe_read_user(&from, sizeof(from), (void *)PT_REGS_SP(ctx)))
+		return -1;
+#else
+	from = PT_REGS_RET(ctx);
+#endif
+	for (i = 0; i < GT_CODES; i++)
+		if (i < t->ncodes && from - t->codes[i].start < t->codes[i].size)
+			return i;
 	return -1;
 }
+
+/*
+ * What a call means whose condition variable is a GIL's cond or switch_cond. 0: CPython (3.7 ..
+ * 3.16) makes no such call.
+ */
+static __always_inline __u8 meaning(__u8 kind, int at_switch)
+{
+	if (!at_switch)
+		return kind == GT_YIELD ? 0 : kind;
+	return kind == GT_RELEASE ? GT_ACQUIRE : kind == GT_YIELD ? GT_YIELD : 0;
+}
+
+/* The hit that was kept aside turns out to be a GIL's: told now, with its own time. */
+static __always_inline int tell_cand(void *ring, const struct gt_cand *c, __u8 gil, int at_switch)
+{
+	__u8 kind = meaning(c->kind, at_switch);
+	struct gt_rec *rec;
+
+	if (!kind)
+		return 0;
+	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
+	if (!rec)
+		return -1;
+	fill(rec, c->ts_ns, c->tid, kind, gil);
+	rec->site = c->site;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/*
+ * As gil_index(), for a function of libc: also decides what the hit means, by its argument. Code of
+ * CPython's file that is linked in with it (OpenSSL, Tcl) may use condition variables of its own,
+ * so a GIL is known only when two have been used that lie as far apart as cond and switch_cond.
+ */
+static __always_inline int libc_gil_index(struct gt_target *t, void *ring, struct gt_rec *of,
+					  __u32 switch_cond, __u64 arg, __u8 site)
+{
+	__u32 n = t->ngils, i, next;
+	struct gt_cand *c;
+
+	for (i = 0; i < GT_MAX_GILS; i++) {
+		__u64 addr = t->gils[i].addr;
+
+		if (i >= n)
+			break;
+		if (addr != arg && addr + switch_cond != arg)
+			continue;
+		of->kind = meaning(of->kind, addr != arg);
+		return of->kind ? i : -1;
+	}
+	if (n >= GT_MAX_GILS)
+		return -1;
+	for (i = 0; i < GT_CANDS; i++) {
+		int at_switch; /* is it the candidate that is the switch_cond? */
+
+		c = &t->cands[i];
+		if (!c->addr)
+			continue;
+		if (c->addr == arg)
+			return -1;
+		at_switch = c->addr == arg + switch_cond;
+		if (!at_switch && c->addr != arg - switch_cond)
+			continue;
+		of->kind = meaning(of->kind, !at_switch);
+		if (!of->kind)
+			return -1;
+		if (tell_gil(ring, of, n, at_switch ? arg : c->addr, 0) ||
+		    tell_cand(ring, c, n, at_switch))
+			return -2;
+		n = add_gil(t, at_switch ? arg : c->addr, 1);
+		c->addr = 0;
+		return n;
+	}
+	next = t->ncands++;
+	barrier_var(next);
+	c = &t->cands[next & (GT_CANDS - 1)];
+	c->addr = arg;
+	c->ts_ns = of->ts_ns;
+	c->tid = of->tid;
+	c->kind = of->kind;
+	c->site = site;
+	return -1;
+}
+
+/* ---- forced or voluntary ---- */
+
+/*
+ * Has another thread asked for the GIL that is being released? The interpreter's own word for it
+ * is read where its place is known. Only called where a waiter may have asked: reading costs.
+ */
+static __always_inline int drop_requested(const struct gt_gil *g, const struct gt_code *code)
+{
+	__u64 at = g->addr + code->drop_off[0], word = 0;
+	__u32 flag = 0;
+
+	if (code->drop_how == GT_DROP_UNKNOWN || !g->addr)
+		return g->requested;
+	if (code->drop_how != GT_DROP_RUNTIME) {
+		if (bpf_probe_read_user(&at, sizeof(at), (void *)(g->addr - GT_LAST_HOLDER)))
+			return g->requested;
+		at += code->drop_off[0];
+	}
+	if (code->drop_how == GT_DROP_TSTATE) {
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)at))
+			return g->requested;
+		return word & 1;
+	}
+	if (code->drop_how == GT_DROP_INTERP) {
+		if (bpf_probe_read_user(&at, sizeof(at), (void *)at))
+			return g->requested;
+		at += code->drop_off[1];
+	}
+	if (bpf_probe_read_user(&flag, sizeof(flag), (void *)at))
+		return g->requested;
+	return flag != 0;
+}
+
+/*
+ * Follows waiters and acquires, as CPython does: a waiter sets the drop request when its interval
+ * has passed and nobody has acquired meanwhile, and then waits again, all with gil->mutex held; an
+ * acquire resets it. Returns the flags of the record.
+ */
+static __always_inline __u8 press(struct gt_gil *g, struct gt_seen *seen, const struct gt_rec *ev,
+				  const struct gt_code *code)
+{
+	switch (ev->kind) {
+	case GT_WAIT:
+		if (seen->waiting == ev->tid && seen->acquires == g->acquires)
+			g->requested = 1;
+		/* A thread that is new to us may have waited for long. */
+		if (seen->waiting == ev->tid || seen->named != ev->tid)
+			g->pressed = 1;
+		seen->acquires = g->acquires;
+		return 0;
+	case GT_ACQUIRE:
+		g->holder = ev->tid;
+		g->acquires++;
+		g->pressed = 0;
+		g->requested = 0;
+		return 0;
+	case GT_RELEASE:
+		g->holder = 0;
+		return g->pressed && drop_requested(g, code) ? GT_REC_FORCED : 0;
+	}
+	return 0;
+}
+
+/*
+ * take_gil signals cond in two cases: the interpreter is ending and the thread, which has just got
+ * the GIL, gives it back; or (free-threaded, 3.13+) the GIL was switched off while the thread
+ * waited, and it wakes the next one. libc mode cannot tell the places apart.
+ */
+static __always_inline int has_left(const struct gt_gil *g, const struct gt_seen *seen,
+				    const struct gt_rec *ev, __u8 site_flags)
+{
+	if (ev->kind != GT_RELEASE || g->holder == ev->tid)
+		return 0;
+	return site_flags & GT_SITE_TAKE || (site_flags & GT_SITE_LIBC && seen->waiting == ev->tid);
+}
+
+/* ---- */
 
 static __always_inline int tell_thread(struct gt_target *t, void *ring, struct gt_rec *of)
 {
@@ -147,8 +347,9 @@ static __always_inline int tell_thread(struct gt_target *t, void *ring, struct g
 
 static __always_inline int tell_lost(struct gt_target *t, void *ring, struct gt_rec *of)
 {
-	struct gt_rec_lost *rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
+	/* Read before there is room: what another GIL loses meanwhile is for the next record. */
 	__u64 lost = t->lost, begin_ns = t->gap_begin_ns;
+	struct gt_rec_lost *rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 
 	if (!rec)
 		return -1;
@@ -179,6 +380,15 @@ static __always_inline struct gt_seen *seen_of(struct gt_target *t, __u32 tid)
 	return unused ? unused : &t->seen[tid & (GT_SEEN - 1)];
 }
 
+/* A wake-up costs more than all the rest of a hit. */
+static __always_inline __u64 wakeup(struct gt_target *t)
+{
+	if (++t->unwoken < t->wake_every)
+		return BPF_RB_NO_WAKEUP;
+	t->unwoken = 0;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
 SEC("uprobe")
 int gt_hit(struct pt_regs *ctx)
 {
@@ -186,31 +396,45 @@ int gt_hit(struct pt_regs *ctx)
 	__u32 slot = GT_COOKIE_SLOT(cookie);
 	__u8 flags = GT_COOKIE_FLAGS(cookie);
 	struct gt_target *t = bpf_map_lookup_elem(&targets, &slot);
+	int code_index = GT_COOKIE_CODE(cookie), gil = 0;
+	const struct gt_code *code;
 	struct gt_seen *seen;
 	struct gt_rec ev, *rec;
-	__u64 wakeup = BPF_RB_NO_WAKEUP;
 	void *ring;
-	int gil = 0;
 
 	/* Kernels run the program for other processes, too: those of a second tracer, forks. */
 	if (!t || !t->on || t->tgid != pid_tgid >> 32)
 		return 0;
+	if (flags & GT_SITE_LIBC) {
+		code_index = calling_code(t, ctx);
+		if (code_index < 0)
+			goto foreign;
+	}
+	barrier_var(code_index);
+	code = &t->codes[code_index & (GT_CODES - 1)];
 	fill(&ev, bpf_ktime_get_ns(), (__u32)pid_tgid, GT_COOKIE_KIND(cookie), 0);
+	ring = bpf_map_lookup_elem(&rings, &slot);
+	if (!ring)
+		return 0;
 	seen = seen_of(t, ev.tid);
+	if (flags & GT_SITE_LIBC)
+		gil = libc_gil_index(t, ring, &ev, code->switch_cond, PT_REGS_PARM1(ctx),
+				     GT_COOKIE_SITE(cookie));
+	else if (!(flags & GT_SITE_NOARG))
+		gil = gil_index(t, ring, &ev, code->switch_cond, flags, PT_REGS_PARM1(ctx));
+	if (gil == -1)
+		goto foreign;
+	if (gil < 0)
+		goto full;
+	if (gil < GT_MAX_GILS) {
+		if (has_left(&t->gils[gil], seen, &ev, flags))
+			ev.kind = GT_LEFT;
+		ev.flags = press(&t->gils[gil], seen, &ev, code);
+	}
 	if (seen->waiting == ev.tid) {
 		if (ev.kind == GT_WAIT)
 			return 0; /* the time-outs of one wait are one wait */
 		seen->waiting = 0;
-	}
-	ring = bpf_map_lookup_elem(&rings, &slot);
-	if (!ring)
-		return 0;
-	if (!(flags & GT_SITE_NOARG)) {
-		gil = gil_index(t, ring, &ev, flags, PT_REGS_PARM1(ctx));
-		if (gil == -1)
-			return 0;
-		if (gil < 0)
-			goto full;
 	}
 	if (t->lost != t->lost_told && tell_lost(t, ring, &ev))
 		goto full;
@@ -227,17 +451,67 @@ int gt_hit(struct pt_regs *ctx)
 	rec->site = GT_COOKIE_SITE(cookie);
 	if (ev.kind == GT_WAIT)
 		seen->waiting = ev.tid;
-	/* A wake-up costs more than all the rest of a hit. */
-	if (++t->unwoken >= t->wake_every) {
-		t->unwoken = 0;
-		wakeup = BPF_RB_FORCE_WAKEUP;
-	}
-	bpf_ringbuf_submit(rec, wakeup);
+	bpf_ringbuf_submit(rec, wakeup(t));
 	return 0;
 full:
 	if (ev.kind == GT_WAIT)
 		seen->waiting = ev.tid;
 	lose(t, ev.ts_ns);
+	return 0;
+foreign:
+	__sync_fetch_and_add(&t->foreign, 1);
+	return 0;
+}
+
+/*
+ * A thread ends, maybe inside take_gil, and its id becomes free for another. Runs for every thread
+ * of the host that ends.
+ */
+SEC("raw_tp/sched_process_exit")
+int gt_exit(void *ctx)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	__u32 tgid = pid_tgid >> 32, *slot = bpf_map_lookup_elem(&slots, &tgid);
+	struct gt_target *t = slot ? bpf_map_lookup_elem(&targets, slot) : 0;
+	struct gt_seen *seen;
+	struct gt_rec ev, *rec;
+	void *ring;
+
+	(void)ctx;
+	if (!t || !t->on || t->tgid != tgid)
+		return 0;
+	fill(&ev, bpf_ktime_get_ns(), (__u32)pid_tgid, GT_EXIT, 0);
+	seen = seen_of(t, ev.tid);
+	if (seen->named != ev.tid)
+		return 0;
+	seen->named = 0;
+	seen->waiting = 0;
+	ring = bpf_map_lookup_elem(&rings, slot);
+	if (!ring)
+		return 0;
+	if (t->lost != t->lost_told && tell_lost(t, ring, &ev))
+		goto full;
+	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
+	if (!rec)
+		goto full;
+	*rec = ev;
+	bpf_ringbuf_submit(rec, wakeup(t));
+	return 0;
+full:
+	lose(t, ev.ts_ns);
+	return 0;
+}
+
+/* Another program: its memory is none that the probes were made for. Ends what a recording sees. */
+SEC("raw_tp/sched_process_exec")
+int gt_exec(void *ctx)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, *slot = bpf_map_lookup_elem(&slots, &tgid);
+	struct gt_target *t = slot ? bpf_map_lookup_elem(&targets, slot) : 0;
+
+	(void)ctx;
+	if (t && t->tgid == tgid)
+		t->on = 0;
 	return 0;
 }
 

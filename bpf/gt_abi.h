@@ -30,6 +30,8 @@ enum gt_kind {
 	GT_THREAD = 8,  /* struct gt_rec_thread: first event of a thread follows */
 	GT_GIL = 9,     /* struct gt_rec_gil: what an index stands for */
 	GT_LOST = 10,   /* struct gt_rec_lost: events before this record were lost */
+	GT_EXIT = 12,   /* the thread has ended */
+	GT_LEFT = 13,   /* it gave up waiting, as the GIL was switched off (free-threaded builds) */
 };
 
 /* The record of an event, and the head of the longer ones. */
@@ -44,6 +46,8 @@ struct gt_rec {
 
 /* GT_GIL: seen at a release only, which any user of condition variables could have caused. */
 #define GT_REC_UNCONFIRMED 0x01
+/* GT_RELEASE: another thread had waited for an interval and had set the drop request. */
+#define GT_REC_FORCED 0x02
 
 struct gt_rec_thread {
 	struct gt_rec rec;
@@ -66,44 +70,89 @@ struct gt_rec_lost {
 struct gt_gil {
 	__u64 addr; /* of gil->cond */
 	__u32 confirmed;
+	__u32 holder;    /* tid; 0: nobody, or not known */
+	__u32 acquires;  /* so far; wraps */
+	__u32 pressed;   /* since the last acquire a waiter may have set the drop request */
+	__u32 requested; /* it has, unless its wait was ended by a signal that came to nothing */
 	__u32 pad;
 };
+
+/*
+ * Where the interpreter keeps its drop request, to be read at a release; CPython resets it at each
+ * acquire. All are reached from gil->cond; last_holder lies GT_LAST_HOLDER before it (3.7 .. 3.16).
+ */
+enum gt_drop_how {
+	GT_DROP_UNKNOWN = 0, /* gt_gil.requested decides */
+	GT_DROP_RUNTIME = 1, /* an int at cond + drop_off[0] (3.7, 3.8) */
+	GT_DROP_INTERP = 2, /* an int at *(last_holder + drop_off[0]) + drop_off[1] (3.9 .. 3.12) */
+	GT_DROP_TSTATE = 3, /* bit 0 of the word at last_holder + drop_off[0] (3.13 ..) */
+};
+#define GT_LAST_HOLDER 0x18
+
+/* A file with CPython's code in the target; a process may have loaded several. */
+struct gt_code {
+	__u64 start, size; /* its executable memory; libc mode: whose calls count */
+	__u32 switch_cond; /* &gil->switch_cond - &gil->cond; unused where all sites are NOARG */
+	__u32 drop_how;    /* enum gt_drop_how */
+	__s32 drop_off[2];
+};
+#define GT_CODES 4 /* a power of two */
+
+/* libc mode: a condition variable that was used from CPython's code, and may be a GIL's. */
+struct gt_cand {
+	__u64 addr;
+	__u64 ts_ns;
+	__u32 tid;
+	__u8 kind; /* of its site: GT_WAIT, GT_RELEASE (any signal) or GT_YIELD */
+	__u8 site;
+	__u8 pad[2];
+};
+#define GT_CANDS 8 /* a power of two */
 
 /*
  * What is known of a thread, near its id modulo GT_SEEN. Both are thread ids; 0: none. Where more
  * than GT_SEEN_WAYS live threads share places, they are named, and their waits told, repeatedly.
  */
 struct gt_seen {
-	__u32 named;   /* its GT_THREAD has been told */
-	__u32 waiting; /* its GT_WAIT has been told or counted as lost, and nothing came since */
+	__u32 named;    /* its GT_THREAD has been told */
+	__u32 waiting;  /* its GT_WAIT has been told or counted as lost, and nothing came since */
+	__u32 acquires; /* of the GIL, when it last began or repeated a timed wait */
 };
 
 /*
  * One traced process: a value of the map `targets`, which user space has mapped. Written by user
- * space before `on` is set; after that by BPF only, except `on` itself.
+ * space before `on` is set; after that by BPF only, except `on` itself, which BPF clears at an
+ * exec.
  */
 struct gt_target {
-	__u32 tgid;        /* root PID namespace; 0: free */
-	__u32 on;          /* the gate: events are recorded while it is set */
-	__u32 switch_cond; /* &gil->switch_cond - &gil->cond; unused where all sites are NOARG */
-	__u32 wake_every;  /* records between two wake-ups of the reader */
-	__u64 pidns_dev;   /* of the target's PID namespace; the device in the kernel's encoding */
+	__u32 tgid; /* root PID namespace; 0: free */
+	__u32 on;   /* the gate: events are recorded while it is set */
+	__u32 ncodes;
+	__u32 wake_every; /* records between two wake-ups of the reader */
+	__u64 pidns_dev;  /* of the target's PID namespace; the device in the kernel's encoding */
 	__u64 pidns_ino;
-	/* BPF's own from here on */
+	struct gt_code codes[GT_CODES];
+	/* BPF's own from here on; GILs that are known beforehand may be there before `on` is set.
+	 */
 	__u64 lost;         /* events that found no room in the ring */
 	__u64 lost_told;    /* of these, told to the reader by a GT_LOST */
 	__u64 gap_begin_ns; /* first loss not yet told */
 	__u64 foreign;      /* hits of release sites on condition variables that are no GIL's */
 	__u32 unwoken;      /* records since the last wake-up */
 	__u32 ngils;
+	__u32 ncands;
+	__u32 pad;
+	struct gt_cand cands[GT_CANDS];
 	struct gt_gil gils[GT_MAX_GILS];
 	struct gt_seen seen[GT_SEEN];
 };
 
-/* A probe's cookie says whose it is and what it means. */
-#define GT_COOKIE(slot, kind, site, flags)                                                         \
-	((__u64)(slot) << 32 | (__u64)(flags) << 16 | (__u64)(kind) << 8 | (__u64)(site))
+/* A probe's cookie says whose it is and what it means; code: index in gt_target.codes. */
+#define GT_COOKIE(slot, code, kind, site, flags)                                                   \
+	((__u64)(slot) << 32 | (__u64)(code) << 24 | (__u64)(flags) << 16 | (__u64)(kind) << 8 |   \
+	 (__u64)(site))
 #define GT_COOKIE_SLOT(c)  ((__u32)((c) >> 32))
+#define GT_COOKIE_CODE(c)  ((__u8)((c) >> 24))
 #define GT_COOKIE_FLAGS(c) ((__u8)((c) >> 16))
 #define GT_COOKIE_KIND(c)  ((__u8)((c) >> 8))
 #define GT_COOKIE_SITE(c)  ((__u8)(c))
@@ -112,6 +161,9 @@ struct gt_target {
 #define GT_SITE_RETURN 0x01 /* a return probe */
 #define GT_SITE_NOARG  0x02 /* the first argument does not tell the GIL: 0 (functions, 3.6) */
 #define GT_SITE_MATCH  0x04 /* shared code: count only hits on a GIL that is already known */
+#define GT_SITE_LIBC   0x08 /* entry of a libc function: caller and argument decide what it is */
+#define GT_SITE_TAKE   0x20 /* a signal of cond in take_gil: a release only by one who holds */
+#define GT_SITE_STEP   0x10 /* for people: the kernel single-steps this instruction (slow) */
 
 _Static_assert(sizeof(struct gt_rec) == 16, "the wire record is 16 bytes");
 _Static_assert(sizeof(struct gt_rec_thread) == 40, "");

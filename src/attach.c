@@ -86,7 +86,8 @@ static int multi_attach(int prog_fd, const struct site_set *set, struct gt_links
 				.pid = (__u32)set->pid,
 			},
 	};
-	int fd = link_create(&attr, &attr.uprobe_multi.pid + 1);
+	int fd = out->n < GT_ARRAY_SIZE(out->fds) ? link_create(&attr, &attr.uprobe_multi.pid + 1)
+						  : -ENOSPC;
 
 	if (fd < 0)
 		return fd;
@@ -138,6 +139,8 @@ static int perf_attach(int prog_fd, const struct site_set *set, struct gt_links 
 
 		if (event_fd < 0)
 			return -errno;
+		if (out->n == GT_ARRAY_SIZE(out->fds))
+			return -ENOSPC;
 		attr.target_fd = (__u32)event_fd;
 		fd = link_create(&attr, &attr.perf_event + 1);
 		if (fd < 0)
@@ -266,11 +269,12 @@ uint32_t gt_attach_type(const struct gt_attach_ops *ops)
 }
 
 int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pid_t pid,
-	      uint32_t slot, const struct gt_sites *sites, struct gt_links *out)
+	      uint32_t slot, uint32_t code, uint32_t first, const struct gt_sites *sites,
+	      struct gt_links *out)
 {
-	struct gt_links *all[] = {out};
+	struct gt_links links = {.n = 0};
+	struct gt_links *all[] = {&links};
 
-	out->n = 0;
 	for (int retprobe = 0; retprobe < 2; retprobe++) {
 		struct site_set set = {.path = path, .pid = pid, .retprobe = retprobe};
 		int err;
@@ -281,9 +285,11 @@ int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pi
 			if (!(s->flags & GT_SITE_RETURN) != !retprobe)
 				continue;
 			set.offsets[set.n] = s->offset;
-			set.cookies[set.n++] = GT_COOKIE(slot, s->kind, i, s->flags);
+			set.cookies[set.n++] = GT_COOKIE(slot, code, s->kind, first + i, s->flags);
 		}
-		err = set.n ? ops->attach(prog_fd, &set, out) : 0;
+		err = set.n ? ops->attach(prog_fd, &set, &links) : 0;
+		if (!err && out->n + links.n > GT_ARRAY_SIZE(out->fds))
+			err = -ENOSPC;
 		if (err) {
 			gt_error("cannot attach %zu %sprobes to process %d (%s) by %s: %s", set.n,
 				 retprobe ? "return " : "", pid, path, ops->name, strerror(-err));
@@ -291,6 +297,8 @@ int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pi
 			return err;
 		}
 	}
+	memcpy(out->fds + out->n, links.fds, links.n * sizeof(int));
+	out->n += links.n;
 	return 0;
 }
 

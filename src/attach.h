@@ -27,16 +27,18 @@ const char *gt_attach_name(const struct gt_attach_ops *ops);
 uint32_t gt_attach_type(const struct gt_attach_ops *ops);
 
 struct gt_links {
-	int fds[GT_SITES_MAX * 2];
+	int fds[256];
 	size_t n;
 };
 
 /*
  * Attaches program `prog_fd` to all sites of the file at `path`, in process `pid` only, with the
- * cookies GT_COOKIE(slot, kind, site index, flags). All or nothing; logs failures.
+ * cookies GT_COOKIE(slot, code, kind, first + site's index, flags). Adds to *out, which keeps what
+ * it had where this fails. -ENOSPC: more than 256 links. Logs failures.
  */
 int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pid_t pid,
-	      uint32_t slot, const struct gt_sites *sites, struct gt_links *out);
+	      uint32_t slot, uint32_t code, uint32_t first, const struct gt_sites *sites,
+	      struct gt_links *out);
 
 /*
  * Detaches and empties the n sets of links. The kernel waits for a grace period at each close, so

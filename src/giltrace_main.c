@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 
 #include "log.h"
+#include "report.h"
 #include "session.h"
 
 enum { OPT_PROBE = 256, OPT_BACKEND, OPT_RING_SIZE, OPT_DRY_RUN, OPT_READY_FD };
@@ -47,7 +48,9 @@ static const char doc[] =
 	"  4  a process is no CPython that can be traced\n"
 	"  5  privileges or a kernel feature are missing\n"
 	"  6  finished, but events were lost\n"
-	"  7  a file could not be written\n";
+	"  7  a file could not be written\n"
+	"  8  what was recorded does not add up (probe sites are missing), or nothing was seen "
+	"although threads ran\n";
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "Processes to record; may be repeated", 0},
@@ -55,12 +58,16 @@ static const struct argp_option options[] = {
 	{"output-dir", 'o', "DIR", 0,
 	 "Folder for the files [$GILTRACE_DATA_DIR, else the current one]", 0},
 	{"dry-run", OPT_DRY_RUN, NULL, 0,
-	 "Print the processes, the file with the GIL code and each probe site, and attach nothing",
+	 "Print the processes, the file with the GIL code, what symbols say of it and each probe "
+	 "site, and attach nothing",
 	 0},
 	{"probe", OPT_PROBE, "MODE", 0,
-	 "sites: the places where the lock changes hands, found without symbols (default); "
+	 "sites: the places where the lock changes hands, found without symbols; "
 	 "functions: entry and return of take_gil and drop_gil, which needs symbols, misses "
-	 "inlined copies and cannot tell the GILs of several interpreters apart",
+	 "inlined copies and cannot tell the GILs of several interpreters apart; "
+	 "libc: the condition functions of libc, slow for programs that use many of them; "
+	 "auto (default): sites, checked against symbols where there are any, and another way "
+	 "where they cannot be found",
 	 1},
 	{"backend", OPT_BACKEND, "NAME", 0,
 	 "How probes are attached: auto (default), multi (Linux 6.6) or perf (Linux 5.15)", 1},
@@ -129,7 +136,7 @@ static long number(const char *text, long max)
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	static const char *const probes[] = {"sites", "functions", NULL};
+	static const char *const probes[] = {"auto", "sites", "functions", "libc", NULL};
 	static const char *const backends[] = {"auto", "multi", "perf", NULL};
 	const long page_kib = sysconf(_SC_PAGESIZE) / 1024;
 	struct options *o = state->input;
@@ -155,7 +162,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_PROBE:
 		n = word(arg, probes);
 		if (n < 0)
-			argp_error(state, "--probe is sites or functions, not '%s'", arg);
+			argp_error(state, "--probe is auto, sites, functions or libc, not '%s'",
+				   arg);
 		o->session.probe_mode = (enum gt_probe_mode)n;
 		break;
 	case OPT_BACKEND:
@@ -181,6 +189,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_DRY_RUN:
 		o->dry_run = 1;
+		o->session.deep = 1;
 		break;
 	case 'v':
 		o->log = GT_LOG_DEBUG;
@@ -236,74 +245,6 @@ static void raise_open_files(void)
 	(void)setrlimit(RLIMIT_NOFILE, &lim);
 }
 
-static const char *kind_name(uint8_t kind)
-{
-	static const char *const names[] = {
-		[GT_WAIT] = "wait",   [GT_ACQUIRE] = "acquire", [GT_RELEASE] = "release",
-		[GT_YIELD] = "yield", [GT_TAKE] = "take",       [GT_DROPPED] = "dropped",
-	};
-
-	return kind < GT_ARRAY_SIZE(names) && names[kind] ? names[kind] : "?";
-}
-
-/* Text from a target. */
-static void print_text(const char *text)
-{
-	char copy[sizeof(((struct gt_map *)0)->path)];
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	gt_defuse(copy);
-	fputs(copy, stdout);
-}
-
-static void print_target(const struct gt_session_target *t)
-{
-	const struct gt_sites *sites = t->py.sites;
-
-	printf("process %d (", t->proc.pid);
-	print_text(t->proc.comm);
-	printf("): CPython %u.%u, rank %u (%s)\n  GIL code in ", sites->py_major, sites->py_minor,
-	       t->rank.rank, t->rank.source);
-	print_text(t->py.map.path);
-	printf("\n  build-id ");
-	for (size_t i = 0; i < sites->build_id_len; i++)
-		printf("%02x", sites->build_id[i]);
-	printf("%s%s\n", sites->build_id_len ? "" : "none", sites->stripped ? ", stripped" : "");
-	for (uint32_t i = 0; i < sites->n; i++) {
-		const struct gt_site *s = &sites->site[i];
-
-		printf("  %-8s file offset 0x%-8llx ", kind_name(s->kind),
-		       (unsigned long long)s->offset);
-		print_text(s->how);
-		printf("%s\n", s->flags & GT_SITE_RETURN ? " (return)" : "");
-	}
-}
-
-static void print_result(const struct gt_session_opts *opts, const struct gt_session_target *t)
-{
-	const struct gt_collect_stats *st = &t->stats;
-
-	if (!t->end)
-		return;
-	printf("%s/%s: %llu events, %llu lost, %u threads, %llu KiB\n", opts->output_dir, t->file,
-	       (unsigned long long)st->events, (unsigned long long)(st->lost + st->unwritten),
-	       st->threads, (unsigned long long)(st->bytes + 1023) / 1024);
-	fflush(stdout);
-	if (t->end == GIL_END_TARGET_EXIT)
-		gt_info("process %d has ended", t->proc.pid);
-	if (st->lost)
-		gt_warn("process %d: the ring was full, %llu events are lost; a larger --ring-size "
-			"helps",
-			t->proc.pid, (unsigned long long)st->lost);
-	if (!st->events && !st->lost && !st->unwritten && t->end != GIL_END_ERROR)
-		gt_warn("process %d: the GIL did not change hands while it was recorded: its "
-			"threads slept, or a single busy one kept it",
-			t->proc.pid);
-	if (t->foreign)
-		gt_debug("process %d: %llu signals on other condition variables left out",
-			 t->proc.pid, (unsigned long long)t->foreign);
-}
-
 static int run(struct options *o)
 {
 	struct gt_session *s = NULL;
@@ -313,7 +254,7 @@ static int run(struct options *o)
 	err = gt_session_open(&o->session, &s);
 	if (s && !err && o->dry_run) {
 		for (size_t i = 0; i < gt_session_targets(s); i++)
-			print_target(gt_session_target(s, i));
+			gt_report_target(gt_session_recording(s, i));
 	} else if (s && !err) {
 		/* Until here a signal may end the program: nothing has been attached or written. */
 		o->session.stop_fd = open_stop_fd();
@@ -321,7 +262,7 @@ static int run(struct options *o)
 			gt_error("cannot open a signal descriptor: %s", strerror(errno));
 		(void)gt_session_record(s);
 		for (size_t i = 0; i < gt_session_targets(s) && o->log != GT_LOG_ERROR; i++)
-			print_result(&o->session, gt_session_target(s, i));
+			gt_report_result(gt_session_recording(s, i), o->session.output_dir);
 	}
 	status = s ? gt_session_status(s) : GT_FAILED;
 	gt_session_close(s);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <sys/utsname.h>
 
 #include "clock.h"
 #include "log.h"
@@ -20,12 +19,12 @@ enum { EV_STOP, EV_TICK, EV_DEADLINE, EV_RINGS, EV_EXIT_OF };
 struct gt_session {
 	const struct gt_session_opts *opts;
 	struct gt_pycache *cache;
-	struct gt_tracer *tracer;
-	struct gt_session_target *targets;
+	struct gt_recorder recorder;
+	struct gt_recording *targets;
 	size_t n;
 	size_t n_open; /* targets that are still being recorded */
 	enum gt_status status;
-	int dir_fd, epoll_fd, tick_fd, deadline_fd;
+	int epoll_fd, tick_fd, deadline_fd;
 	uint64_t start_mono_ns, last_clock_mono_ns;
 	uint64_t shown_mono_ns, shown_events; /* by the last status line */
 };
@@ -36,47 +35,11 @@ static void worsen(struct gt_session *s, enum gt_status status)
 		s->status = status;
 }
 
-static enum gt_status status_of(int err)
-{
-	switch (err) {
-	case -ESRCH:
-		return GT_NO_TARGET;
-	case -ENOEXEC:
-		return GT_NOT_PYTHON;
-	case -EPERM:
-	case -EACCES:
-	case -ENOTSUP:
-		return GT_NO_KERNEL;
-	default:
-		return GT_FAILED;
-	}
-}
-
 static int is_target(const struct gt_session *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->n; i++)
 		if (s->targets[i].proc.pid == pid)
 			return 1;
-	return 0;
-}
-
-static int open_target(struct gt_session *s, pid_t pid)
-{
-	struct gt_session_target *t = &s->targets[s->n];
-	int err;
-
-	if (is_target(s, pid))
-		return 0;
-	err = gt_proc_open(pid, &t->proc);
-	if (err)
-		return err;
-	err = gt_pytarget_find(s->cache, &t->proc, &t->py);
-	if (err) {
-		gt_proc_close(&t->proc);
-		return err;
-	}
-	t->rank = gt_rank_of(&t->proc);
-	s->n++;
 	return 0;
 }
 
@@ -90,18 +53,25 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 		return -ENOMEM;
 	}
 	s->opts = opts;
-	s->dir_fd = s->epoll_fd = s->tick_fd = s->deadline_fd = -1;
+	s->recorder = (struct gt_recorder){
+		.dir_fd = -1, .dir = opts->output_dir, .ring_bytes = opts->tracer.ring_bytes};
+	s->epoll_fd = s->tick_fd = s->deadline_fd = -1;
 	*out = s;
 	s->targets = calloc(opts->n_pids, sizeof(*s->targets));
-	s->cache = gt_pycache_new(opts->probe_mode);
+	s->cache = gt_pycache_new(opts->probe_mode, opts->deep ? GT_SYMRES_DEEP : 0);
 	if (s->targets && s->cache) {
 		err = 0;
 		for (size_t i = 0; i < opts->n_pids; i++) {
-			int ret = open_target(s, opts->pids[i]);
+			int ret;
 
+			if (is_target(s, opts->pids[i]))
+				continue;
+			ret = gt_recording_open(&s->targets[s->n], opts->pids[i], s->cache);
 			if (ret) {
-				worsen(s, status_of(ret));
+				worsen(s, gt_status_of(ret));
 				err = ret;
+			} else {
+				s->n++;
 			}
 		}
 	} else {
@@ -109,109 +79,6 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 		worsen(s, GT_FAILED);
 	}
 	return s->n ? 0 : err;
-}
-
-static int write_head(struct gt_session *s, struct gt_session_target *t, struct gt_gilfile *f)
-{
-	struct gil_site sites[GT_SITES_MAX];
-	const struct gt_sites *found = t->py.sites;
-	char pid[16], ns_pid[16], ticks[24], rank[16], version[16], ring[16];
-	char build_id[2 * GT_BUILDID_MAX + 1] = "";
-	struct utsname host;
-	int err;
-
-	memset(sites, 0, sizeof(sites));
-	for (uint32_t i = 0; i < found->n; i++) {
-		sites[i].offset = found->site[i].offset;
-		sites[i].kind = found->site[i].kind;
-		sites[i].flags = found->site[i].flags;
-		snprintf(sites[i].how, sizeof(sites[i].how), "%s", found->site[i].how);
-	}
-	for (size_t i = 0; i < found->build_id_len; i++)
-		snprintf(build_id + 2 * i, 3, "%02x", found->build_id[i]);
-	uname(&host);
-	snprintf(pid, sizeof(pid), "%d", t->proc.pid);
-	snprintf(ns_pid, sizeof(ns_pid), "%d", t->proc.ns_pid);
-	snprintf(ticks, sizeof(ticks), "%llu", (unsigned long long)t->proc.start_ticks);
-	snprintf(rank, sizeof(rank), "%u", t->rank.rank);
-	snprintf(version, sizeof(version), "%u.%u", found->py_major, found->py_minor);
-	snprintf(ring, sizeof(ring), "%u", s->opts->tracer.ring_bytes);
-
-	const char *const meta[][2] = {
-		{"giltrace.version", GT_VERSION},
-		{"host.name", host.nodename},
-		{"host.kernel", host.release},
-		{"host.arch", host.machine},
-		{"process.pid", pid},
-		{"process.ns_pid", ns_pid},
-		{"process.start_ticks", ticks},
-		{"process.comm", t->proc.comm},
-		{"python.version", found->py_major ? version : NULL},
-		{"python.file", t->py.map.path},
-		{"python.build_id", build_id[0] ? build_id : NULL},
-		{"rank", rank},
-		{"rank.source", t->rank.source},
-		{"probe.mode", s->opts->probe_mode == GT_PROBE_SITES ? "sites" : "functions"},
-		{"probe.backend", gt_tracer_backend(s->tracer)},
-		{"ring.bytes", ring},
-	};
-
-	err = gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
-	return err ? err : gt_gilfile_sites(f, sites, found->n);
-}
-
-/* The file first, so that a folder that cannot be written is known before the target is touched. */
-static int start_target(struct gt_session *s, struct gt_session_target *t)
-{
-	struct gt_gilfile *file;
-	struct gt_collect_stats none;
-	int fd, err;
-
-	fd = gt_output_file(s->dir_fd, s->opts->output_dir, t->proc.pid, t->rank.rank, t->file,
-			    sizeof(t->file));
-	if (fd < 0) {
-		t->file[0] = '\0';
-		worsen(s, GT_NO_OUTPUT);
-		return fd;
-	}
-	err = gt_gilfile_create(fd, &file);
-	if (!err)
-		t->collector = gt_collect_new(file, &t->proc);
-	if (!err && !t->collector)
-		err = -ENOMEM;
-	if (!err)
-		err = write_head(s, t, file);
-	if (err) {
-		gt_error("cannot write %s/%s: %s", s->opts->output_dir, t->file, strerror(-err));
-		worsen(s, GT_NO_OUTPUT);
-		goto discard;
-	}
-	err = gt_tracer_add(s->tracer, &t->proc, &t->py, gt_collect_record, t->collector);
-	if (err < 0) {
-		worsen(s, status_of(err));
-		goto discard;
-	}
-	t->slot = (uint32_t)err;
-	return 0;
-discard:
-	/* Nothing was recorded: leave no file behind. */
-	if (t->collector)
-		gt_collect_finish(t->collector, GIL_END_ERROR, gt_mono_ns(), 0, 0, &none);
-	t->collector = NULL;
-	unlinkat(s->dir_fd, t->file, 0);
-	t->file[0] = '\0';
-	return err;
-}
-
-/* Reads what is in the target's ring. */
-static void drain(struct gt_session *s, struct gt_session_target *t)
-{
-	int err = gt_tracer_consume(s->tracer, t->slot);
-
-	if (err) {
-		gt_error("process %d: cannot read its ring: %s", t->proc.pid, strerror(-err));
-		worsen(s, GT_FAILED);
-	}
 }
 
 /* While probes are removed, which may take seconds: the other files must not fall behind. */
@@ -223,48 +90,13 @@ static void keep_collecting(void *session)
 	for (size_t i = 0; i < s->n; i++) {
 		if (!s->targets[i].collector)
 			continue;
-		drain(s, &s->targets[i]);
+		worsen(s, gt_recording_drain(&s->targets[i], &s->recorder));
 		/* A failed write is remembered, and asked for at the next tick or at the end. */
 		(void)gt_collect_tick(s->targets[i].collector, mono_ns);
 	}
 }
 
-/* Reads the rest of the target's ring, ends its file, and looks what became of both. */
-static void finish_file(struct gt_session *s, struct gt_session_target *t,
-			enum gil_end_reason reason, uint64_t stop_mono_ns)
-{
-	uint64_t gap_begin_ns, lost;
-	int err;
-
-	drain(s, t);
-	lost = gt_tracer_lost(s->tracer, t->slot, &gap_begin_ns);
-	t->foreign = gt_tracer_foreign(s->tracer, t->slot);
-	err = gt_collect_finish(t->collector, reason, stop_mono_ns, lost, gap_begin_ns, &t->stats);
-	t->collector = NULL;
-	t->end = reason;
-	s->n_open--;
-	if (err) {
-		gt_error("cannot write %s/%s: %s; its recording ended there, and %llu events "
-			 "before that are missing",
-			 s->opts->output_dir, t->file, strerror(-err),
-			 (unsigned long long)t->stats.unwritten);
-		worsen(s, GT_NO_OUTPUT);
-	}
-	if (!err && faccessat(s->dir_fd, t->file, F_OK, AT_SYMLINK_NOFOLLOW)) {
-		gt_error("%s/%s: was removed or renamed while it was written: %s",
-			 s->opts->output_dir, t->file, strerror(errno));
-		worsen(s, GT_NO_OUTPUT);
-	}
-	if (t->stats.malformed) {
-		gt_error("process %d: %u records of the ring were not understood", t->proc.pid,
-			 t->stats.malformed);
-		worsen(s, GT_FAILED);
-	}
-	if (t->stats.lost)
-		worsen(s, GT_LOSSES);
-}
-
-static void detach(struct gt_session *s, struct gt_session_target *const *which, size_t n)
+static void detach(struct gt_session *s, struct gt_recording *const *which, size_t n)
 {
 	gt_autofree uint32_t *slots = calloc(n, sizeof(*slots));
 
@@ -272,50 +104,52 @@ static void detach(struct gt_session *s, struct gt_session_target *const *which,
 		if (slots)
 			slots[i] = which[i]->slot;
 		else
-			gt_tracer_detach(s->tracer, &which[i]->slot, 1, keep_collecting, s);
+			gt_tracer_detach(s->recorder.tracer, &which[i]->slot, 1, keep_collecting,
+					 s);
 	}
 	if (slots)
-		gt_tracer_detach(s->tracer, slots, n, keep_collecting, s);
+		gt_tracer_detach(s->recorder.tracer, slots, n, keep_collecting, s);
 }
 
 /*
  * Ends the recording of n > 0 targets at once: gates, files, probes. The files come first because
  * the removal of probes may take seconds.
  */
-static void finish(struct gt_session *s, struct gt_session_target *const *which, size_t n,
+static void finish(struct gt_session *s, struct gt_recording *const *which, size_t n,
 		   enum gil_end_reason reason)
 {
 	struct gil_clock stop;
 
 	for (size_t i = 0; i < n; i++)
-		gt_tracer_gate(s->tracer, which[i]->slot, 0);
+		gt_tracer_gate(s->recorder.tracer, which[i]->slot, 0);
 	gt_clock_sample(&stop);
 	for (size_t i = 0; i < n; i++)
 		(void)gt_collect_clock(which[i]->collector, &stop);
-	if (gt_tracer_settle(s->tracer, which[0]->slot))
+	if (gt_tracer_settle(s->recorder.tracer, which[0]->slot))
 		detach(s, which, n);
-	for (size_t i = 0; i < n; i++)
-		finish_file(s, which[i], reason, stop.mono_ns);
+	for (size_t i = 0; i < n; i++) {
+		worsen(s, gt_recording_finish(which[i], &s->recorder, reason, stop.mono_ns));
+		s->n_open--;
+	}
 	gt_status("removing probes from %zu process%s", n, n == 1 ? "" : "es");
 	detach(s, which, n);
 	for (size_t i = 0; i < n; i++)
-		gt_tracer_drop(s->tracer, which[i]->slot);
+		gt_tracer_drop(s->recorder.tracer, which[i]->slot);
 }
 
-static void finish_one(struct gt_session *s, struct gt_session_target *t,
-		       enum gil_end_reason reason)
+static void finish_one(struct gt_session *s, struct gt_recording *t, enum gil_end_reason reason)
 {
 	finish(s, &t, 1, reason);
 }
 
 static void finish_all(struct gt_session *s, enum gil_end_reason reason)
 {
-	gt_autofree struct gt_session_target **open =
-		calloc(s->n_open ? s->n_open : 1, sizeof(struct gt_session_target *));
+	gt_autofree struct gt_recording **open =
+		calloc(s->n_open ? s->n_open : 1, sizeof(struct gt_recording *));
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->n; i++) {
-		struct gt_session_target *t = &s->targets[i];
+		struct gt_recording *t = &s->targets[i];
 
 		if (!t->collector)
 			continue;
@@ -361,7 +195,7 @@ static int prepare_loop(struct gt_session *s)
 	if (!err)
 		err = watch(s, s->opts->stop_fd, EV_STOP);
 	if (!err)
-		err = watch(s, gt_tracer_epoll_fd(s->tracer), EV_RINGS);
+		err = watch(s, gt_tracer_epoll_fd(s->recorder.tracer), EV_RINGS);
 	for (size_t i = 0; i < s->n && !err; i++)
 		if (s->targets[i].collector)
 			err = watch(s, s->targets[i].proc.pidfd, EV_EXIT_OF + i);
@@ -376,13 +210,14 @@ static void show_status(struct gt_session *s, uint64_t mono_ns)
 	char end[40] = "";
 
 	for (size_t i = 0; i < s->n; i++) {
-		struct gt_session_target *t = &s->targets[i];
+		struct gt_recording *t = &s->targets[i];
 		struct gt_collect_stats stats = t->stats;
 		uint64_t gap_begin_ns;
 
 		if (t->collector)
 			gt_collect_stats(t->collector,
-					 gt_tracer_lost(s->tracer, t->slot, &gap_begin_ns), &stats);
+					 gt_tracer_lost(s->recorder.tracer, t->slot, &gap_begin_ns),
+					 &stats);
 		events += stats.events;
 		lost += stats.lost + stats.unwritten;
 	}
@@ -408,13 +243,15 @@ static void tick(struct gt_session *s)
 	if (sample)
 		gt_clock_sample(&now);
 	for (size_t i = 0; i < s->n; i++) {
-		struct gt_session_target *t = &s->targets[i];
+		struct gt_recording *t = &s->targets[i];
 
 		if (!t->collector)
 			continue;
-		drain(s, t);
-		if (sample)
+		worsen(s, gt_recording_drain(t, &s->recorder));
+		if (sample) {
 			(void)gt_collect_clock(t->collector, &now);
+			gt_recording_second(t);
+		}
 		if (gt_collect_tick(t->collector, mono_ns)) {
 			finish_one(s, t, GIL_END_ERROR);
 		} else if (gt_proc_executed(&t->proc)) {
@@ -432,12 +269,12 @@ static void tick(struct gt_session *s)
 static void read_rings(struct gt_session *s)
 {
 	struct epoll_event ready[32];
-	int n = epoll_wait(gt_tracer_epoll_fd(s->tracer), ready, GT_ARRAY_SIZE(ready), 0);
+	int n = epoll_wait(gt_tracer_epoll_fd(s->recorder.tracer), ready, GT_ARRAY_SIZE(ready), 0);
 
 	for (int i = 0; i < n; i++)
 		for (size_t k = 0; k < s->n; k++)
 			if (s->targets[k].collector && s->targets[k].slot == ready[i].data.u32)
-				drain(s, &s->targets[k]);
+				worsen(s, gt_recording_drain(&s->targets[k], &s->recorder));
 }
 
 /* Runs until nothing is left to record. */
@@ -445,7 +282,7 @@ static int loop(struct gt_session *s)
 {
 	while (s->n_open) {
 		struct epoll_event ready[64];
-		struct gt_session_target *ended[GT_ARRAY_SIZE(ready)];
+		struct gt_recording *ended[GT_ARRAY_SIZE(ready)];
 		size_t n_ended = 0, n_left = 0;
 		int n = epoll_wait(s->epoll_fd, ready, GT_ARRAY_SIZE(ready), -1);
 
@@ -463,7 +300,7 @@ static int loop(struct gt_session *s)
 			} else if (what == EV_DEADLINE) {
 				finish_all(s, GIL_END_DURATION);
 			} else {
-				struct gt_session_target *t = &s->targets[what - EV_EXIT_OF];
+				struct gt_recording *t = &s->targets[what - EV_EXIT_OF];
 
 				epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, t->proc.pidfd, NULL);
 				ended[n_ended++] = t;
@@ -482,22 +319,19 @@ static int loop(struct gt_session *s)
 /* Attaches to all, then opens all gates: no target is recorded alone while others wait. */
 static int start_all(struct gt_session *s)
 {
-	int err = 0;
-
-	s->dir_fd = gt_output_dir(s->opts->output_dir);
-	if (s->dir_fd < 0) {
+	s->recorder.dir_fd = gt_output_dir(s->opts->output_dir);
+	if (s->recorder.dir_fd < 0) {
 		worsen(s, GT_NO_OUTPUT);
-		return s->dir_fd;
+		return s->recorder.dir_fd;
 	}
 	for (size_t i = 0; i < s->n; i++) {
-		int ret = start_target(s, &s->targets[i]);
+		enum gt_status status = gt_recording_start(&s->targets[i], &s->recorder);
 
-		if (ret)
-			err = ret;
-		else
+		worsen(s, status);
+		if (!status)
 			s->n_open++;
 	}
-	return s->n_open ? 0 : err;
+	return s->n_open ? 0 : -ESRCH;
 }
 
 int gt_session_record(struct gt_session *s)
@@ -507,9 +341,9 @@ int gt_session_record(struct gt_session *s)
 	int err;
 
 	opts.max_targets = (uint32_t)s->n;
-	err = gt_tracer_open(&opts, &s->tracer);
+	err = gt_tracer_open(&opts, &s->recorder.tracer);
 	if (err) {
-		worsen(s, status_of(err));
+		worsen(s, gt_status_of(err));
 		return err;
 	}
 	err = start_all(s);
@@ -528,10 +362,14 @@ int gt_session_record(struct gt_session *s)
 	}
 	for (size_t i = 0; i < s->n && !err; i++)
 		if (s->targets[i].collector)
-			gt_tracer_gate(s->tracer, s->targets[i].slot, 1);
+			gt_tracer_gate(s->recorder.tracer, s->targets[i].slot, 1);
+	for (size_t i = 0; i < s->n && !err; i++)
+		if (s->targets[i].collector)
+			worsen(s, gt_recording_look(&s->targets[i], &s->recorder, start.mono_ns));
 	if (!err) {
 		gt_info("recording %zu process%s by %s%s", s->n_open, s->n_open == 1 ? "" : "es",
-			gt_tracer_backend(s->tracer), s->opts->duration_ns ? "" : "; Ctrl-C stops");
+			gt_tracer_backend(s->recorder.tracer),
+			s->opts->duration_ns ? "" : "; Ctrl-C stops");
 		if (s->opts->ready_fd >= 0 && write(s->opts->ready_fd, "\n", 1) != 1)
 			gt_warn("nobody reads the ready descriptor: %s", strerror(errno));
 		err = loop(s);
@@ -550,7 +388,7 @@ size_t gt_session_targets(const struct gt_session *s)
 	return s->n;
 }
 
-const struct gt_session_target *gt_session_target(const struct gt_session *s, size_t i)
+const struct gt_recording *gt_session_recording(const struct gt_session *s, size_t i)
 {
 	return &s->targets[i];
 }
@@ -564,12 +402,12 @@ void gt_session_close(struct gt_session *s)
 {
 	if (!s)
 		return;
-	gt_tracer_close(s->tracer);
+	gt_tracer_close(s->recorder.tracer);
 	for (size_t i = 0; i < s->n; i++)
-		gt_proc_close(&s->targets[i].proc);
+		gt_recording_close(&s->targets[i]);
 	free(s->targets);
 	gt_pycache_free(s->cache);
-	const int fds[] = {s->dir_fd, s->epoll_fd, s->tick_fd, s->deadline_fd};
+	const int fds[] = {s->recorder.dir_fd, s->epoll_fd, s->tick_fd, s->deadline_fd};
 	for (size_t i = 0; i < GT_ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

@@ -10,6 +10,7 @@
 
 #include "giltrace.skel.h"
 #include "log.h"
+#include "pylayout.h"
 
 struct slot {
 	int used;
@@ -64,6 +65,7 @@ static int load(struct gt_tracer *t)
 	}
 	bpf_map__set_max_entries(t->skel->maps.targets, t->n_slots);
 	bpf_map__set_max_entries(t->skel->maps.rings, t->n_slots);
+	bpf_map__set_max_entries(t->skel->maps.slots, t->n_slots);
 	bpf_program__set_expected_attach_type(t->skel->progs.gt_hit, gt_attach_type(t->ops));
 	err = giltrace_bpf__load(t->skel);
 	if (err) {
@@ -81,6 +83,21 @@ static int load(struct gt_tracer *t)
 		return err;
 	}
 	return 0;
+}
+
+/*
+ * Ends of threads and of programs, from tracepoints. Without them, what a thread was in when it
+ * ended stays open, and an exec is noticed a little late.
+ */
+static void watch_ends(struct gt_tracer *t)
+{
+	t->skel->links.gt_exit = bpf_program__attach(t->skel->progs.gt_exit);
+	if (t->skel->links.gt_exit)
+		t->skel->links.gt_exec = bpf_program__attach(t->skel->progs.gt_exec);
+	if (!t->skel->links.gt_exec)
+		gt_warn("ends of threads or programs are not recorded, as the tracepoints "
+			"sched_process_exit and sched_process_exec cannot be used: %s",
+			strerror(errno));
 }
 
 /*
@@ -130,6 +147,7 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 	err = load(t);
 	if (err)
 		goto fail;
+	watch_ends(t);
 	*out = t;
 	return 0;
 fail:
@@ -209,14 +227,75 @@ static int check_shadow_stack(const struct gt_proc *p)
 	return 0;
 }
 
+static void describe(struct gt_target *target, const struct gt_pytarget *py)
+{
+	target->ncodes = py->n;
+	for (uint32_t i = 0; i < py->n; i++) {
+		const struct gt_python *p = &py->python[i];
+		struct gt_pylayout layout =
+			gt_pylayout_of(p->sites->py_major, p->sites->py_minor, p->sites->machine);
+
+		target->codes[i] = (struct gt_code){
+			/* libc's functions count for those that have no sites of their own. */
+			.start = p->map.start,
+			.size = p->sites->n ? 0 : p->map.code_end - p->map.start,
+			.switch_cond = p->sites->n ? p->sites->switch_cond : py->libc->switch_cond,
+			.drop_how = layout.drop_how,
+			.drop_off = {layout.drop_off[0], layout.drop_off[1]},
+		};
+	}
+}
+
+/*
+ * The sites of a part without GT_SITE_NOARG know their GIL by the address. Those with it are all of
+ * one GIL, which has index 0, and beside another part that index must be theirs alone.
+ */
+static void reserve_index(struct gt_target *target, const struct gt_pytarget *py)
+{
+	struct gt_part parts[GT_PARTS_MAX];
+	size_t n = gt_pytarget_parts(py, parts);
+
+	for (size_t i = 0; i < n && n > 1; i++) {
+		if (!parts[i].sites->n || !(parts[i].sites->site[0].flags & GT_SITE_NOARG))
+			continue;
+		target->gils[0] = (struct gt_gil){.confirmed = 1};
+		target->ngils = 1;
+	}
+}
+
+static int attach_parts(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
+			uint32_t slot)
+{
+	struct gt_part parts[GT_PARTS_MAX];
+	size_t n = gt_pytarget_parts(py, parts);
+	uint32_t first = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		char path[64];
+		int err;
+
+		gt_proc_map_file(p, parts[i].map, path, sizeof(path));
+		err = gt_attach(t->ops, bpf_program__fd(t->skel->progs.gt_hit), path, p->pid, slot,
+				parts[i].code, first, parts[i].sites, &t->slots[slot].links);
+		if (err && gt_proc_memory_gone(p)) {
+			gt_error("process %d has ended or executed another program meanwhile",
+				 p->pid);
+			return -ESRCH;
+		}
+		if (err)
+			return err;
+		first += parts[i].sites->n;
+	}
+	return 0;
+}
+
 int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
 		  gt_record_fn fn, void *ctx)
 {
 	/* A record takes 8 bytes more in the ring; the reader is woken at an eighth of it. */
 	const uint32_t wake_every = t->ring_bytes / (sizeof(struct gt_rec) + 8) / 8;
 	struct gt_target *target;
-	char path[64];
-	uint32_t slot = 0;
+	uint32_t slot = 0, tgid = (uint32_t)p->pid;
 	int err;
 
 	while (slot < t->n_slots && t->slots[slot].used)
@@ -230,31 +309,39 @@ int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_
 		return err;
 	target = &t->targets[slot];
 	memset(target, 0, sizeof(*target));
-	target->tgid = (uint32_t)p->pid;
-	target->switch_cond = py->sites->switch_cond;
+	target->tgid = tgid;
 	target->wake_every = wake_every ? wake_every : 1;
 	target->pidns_dev = p->pidns_dev;
 	target->pidns_ino = p->pidns_ino;
+	describe(target, py);
+	reserve_index(target, py);
 	t->slots[slot] = (struct slot){.used = 1, .fn = fn, .ctx = ctx};
 	err = add_ring(t, slot);
-	if (err) {
+	if (!err && bpf_map_update_elem(bpf_map__fd(t->skel->maps.slots), &tgid, &slot, BPF_ANY))
+		err = -errno;
+	if (err)
 		gt_error("process %d: cannot make a ring of %u KiB: %s", p->pid,
 			 t->ring_bytes / 1024, strerror(-err));
-		goto fail;
-	}
-	gt_proc_map_file(p, &py->map, path, sizeof(path));
-	err = gt_attach(t->ops, bpf_program__fd(t->skel->progs.gt_hit), path, p->pid, slot,
-			py->sites, &t->slots[slot].links);
-	if (err && gt_proc_memory_gone(p)) {
-		gt_error("process %d has ended or executed another program meanwhile", p->pid);
-		err = -ESRCH;
-	}
-	if (err)
-		goto fail;
-	return (int)slot;
-fail:
+	if (!err)
+		err = attach_parts(t, p, py, slot);
+	if (!err)
+		return (int)slot;
+	gt_tracer_detach(t, &slot, 1, NULL, NULL);
 	gt_tracer_drop(t, slot);
 	return err;
+}
+
+int gt_tracer_know_gil(struct gt_tracer *t, uint32_t slot, uint64_t cond)
+{
+	struct gt_target *target = &t->targets[slot];
+	uint32_t n = target->ngils;
+
+	if (n == GT_MAX_GILS)
+		return -ENOSPC;
+	/* A waiter from before the recording may have set the drop request. */
+	target->gils[n] = (struct gt_gil){.addr = cond, .confirmed = 1, .pressed = 1};
+	target->ngils = n + 1;
+	return (int)n;
 }
 
 void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open)
@@ -289,6 +376,7 @@ void gt_tracer_drop(struct gt_tracer *t, uint32_t slot)
 		ring_buffer__free(s->rb);
 		(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.rings), &slot);
 	}
+	(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.slots), &t->targets[slot].tgid);
 	t->targets[slot].tgid = 0;
 	*s = (struct slot){.used = 0};
 }

@@ -39,6 +39,12 @@ const char *gt_tracer_backend(const struct gt_tracer *t);
 int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
 		  gt_record_fn fn, void *ctx);
 
+/*
+ * Before the gate is opened: a GIL whose cond lies at that address in the target. Returns its
+ * index, or -ENOSPC.
+ */
+int gt_tracer_know_gil(struct gt_tracer *t, uint32_t slot, uint64_t cond);
+
 void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open);
 
 /*

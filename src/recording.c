@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recording.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+
+#include "clock.h"
+#include "log.h"
+#include "output.h"
+
+enum gt_status gt_status_of(int err)
+{
+	switch (err) {
+	case 0:
+		return GT_OK;
+	case -ESRCH:
+		return GT_NO_TARGET;
+	case -ENOEXEC:
+		return GT_NOT_PYTHON;
+	case -EPERM:
+	case -EACCES:
+	case -ENOTSUP:
+		return GT_NO_KERNEL;
+	default:
+		return GT_FAILED;
+	}
+}
+
+static enum gt_status worse(enum gt_status a, enum gt_status b)
+{
+	return a > b ? a : b;
+}
+
+/* What CPython 3.13+ tells of its GILs; the same of all CPythons in the process. */
+static void read_gils(const struct gt_recording *r, struct gt_snapshot_gils *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (uint32_t i = 0; i < r->py.n; i++) {
+		struct gt_snapshot_gils one;
+		const char *why = NULL;
+
+		if (gt_snapshot_gils(&r->proc, r->py.python[i].runtime, &one, &why) || !one.told) {
+			if (why)
+				gt_debug("process %d: its GILs are not known beforehand: %s",
+					 r->proc.pid, why);
+			continue;
+		}
+		out->told = 1;
+		out->free_threaded |= one.free_threaded;
+		for (uint32_t k = 0; k < one.n && out->n < GT_SNAPSHOT_GILS; k++)
+			out->gil[out->n++] = one.gil[k];
+	}
+}
+
+static int is_enabled(const struct gt_snapshot_gils *gils)
+{
+	for (uint32_t i = 0; i < gils->n; i++)
+		if (gils->gil[i].enabled)
+			return 1;
+	return 0;
+}
+
+/*
+ * take_gil returns at once where a free-threaded build runs without its GIL, which looks like an
+ * acquire to a probe on its return. The calls inside are not made then.
+ */
+static int check_mode(const struct gt_recording *r)
+{
+	struct gt_snapshot_gils gils;
+
+	if (gt_pytarget_mode(&r->py) != GT_PROBE_FUNCTIONS)
+		return 0;
+	read_gils(r, &gils);
+	if (!gils.free_threaded)
+		return 0;
+	gt_error("process %d runs a free-threaded CPython, in which function probes cannot tell "
+		 "whether the GIL is on; use --probe=sites or --probe=libc",
+		 r->proc.pid);
+	return -ENOEXEC;
+}
+
+int gt_recording_open(struct gt_recording *r, pid_t pid, struct gt_pycache *cache)
+{
+	int err;
+
+	memset(r, 0, sizeof(*r));
+	err = gt_proc_open(pid, &r->proc);
+	if (err)
+		return err;
+	err = gt_pytarget_find(cache, &r->proc, &r->py);
+	if (!err)
+		err = check_mode(r);
+	if (err) {
+		gt_proc_close(&r->proc);
+		return err;
+	}
+	r->rank = gt_rank_of(&r->proc);
+	return 0;
+}
+
+void gt_recording_close(struct gt_recording *r)
+{
+	gt_proc_close(&r->proc);
+	free(r->first);
+	free(r->last);
+}
+
+/* ---- the head of the file ---- */
+
+static int write_process(const struct gt_recording *r, const struct gt_recorder *rec,
+			 struct gt_gilfile *f)
+{
+	char pid[16], ns_pid[16], ticks[24], rank[16], ring[16];
+	struct utsname host;
+
+	uname(&host);
+	snprintf(pid, sizeof(pid), "%d", r->proc.pid);
+	snprintf(ns_pid, sizeof(ns_pid), "%d", r->proc.ns_pid);
+	snprintf(ticks, sizeof(ticks), "%" PRIu64, r->proc.start_ticks);
+	snprintf(rank, sizeof(rank), "%" PRIu32, r->rank.rank);
+	snprintf(ring, sizeof(ring), "%" PRIu32, rec->ring_bytes);
+
+	const char *const meta[][2] = {
+		{"giltrace.version", GT_VERSION},
+		{"host.name", host.nodename},
+		{"host.kernel", host.release},
+		{"host.arch", host.machine},
+		{"process.pid", pid},
+		{"process.ns_pid", ns_pid},
+		{"process.start_ticks", ticks},
+		{"process.comm", r->proc.comm},
+		{"rank", rank},
+		{"rank.source", r->rank.source},
+		{"probe.mode", gt_probe_mode_name(gt_pytarget_mode(&r->py))},
+		{"probe.backend", gt_tracer_backend(rec->tracer)},
+		{"ring.bytes", ring},
+	};
+
+	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
+}
+
+/* Keys of the first CPython are "python.file", of the second "python.2.file", and so on. */
+static int write_python(const struct gt_python *py, uint32_t index, struct gt_gilfile *f)
+{
+	static const char *const verdicts[] = {
+		[GT_VERDICT_NONE] = "none",
+		[GT_VERDICT_AGREES] = "agrees",
+		[GT_VERDICT_DISAGREES] = "disagrees",
+	};
+	const struct gt_sites *s = py->sites;
+	char version[16], build_id[2 * GT_BUILDID_MAX + 1] = "", keys[6][40], number[8] = "";
+
+	snprintf(version, sizeof(version), "%u.%u", s->py_major, s->py_minor);
+	for (size_t i = 0; i < s->build_id_len; i++)
+		snprintf(build_id + 2 * i, 3, "%02x", s->build_id[i]);
+	if (index)
+		snprintf(number, sizeof(number), ".%" PRIu32, index + 1);
+	snprintf(keys[0], sizeof(keys[0]), "python%s.version", number);
+	snprintf(keys[1], sizeof(keys[1]), "python%s.file", number);
+	snprintf(keys[2], sizeof(keys[2]), "python%s.build_id", number);
+	snprintf(keys[3], sizeof(keys[3]), "symbols%s.verdict", number);
+	snprintf(keys[4], sizeof(keys[4]), "symbols%s.from", number);
+	snprintf(keys[5], sizeof(keys[5]), "symbols%s.disagreement", number);
+
+	const char *const meta[][2] = {
+		{keys[0], s->py_major ? version : NULL},
+		{keys[1], py->map.path},
+		{keys[2], build_id[0] ? build_id : NULL},
+		{keys[3], verdicts[s->verdict]},
+		{keys[4], s->symbols_from[0] ? s->symbols_from : NULL},
+		{keys[5], s->disagreement[0] ? s->disagreement : NULL},
+	};
+
+	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
+}
+
+static int write_sites(const struct gt_recording *r, struct gt_gilfile *f)
+{
+	gt_autofree struct gil_site *sites = calloc(256, sizeof(*sites));
+	struct gt_part parts[GT_PARTS_MAX];
+	size_t n_parts = gt_pytarget_parts(&r->py, parts), n = 0;
+
+	if (!sites)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_parts; i++) {
+		for (uint32_t k = 0; k < parts[i].sites->n && n < 256; k++, n++) {
+			const struct gt_site *from = &parts[i].sites->site[k];
+
+			sites[n].offset = from->offset;
+			sites[n].kind = from->kind;
+			sites[n].flags = from->flags;
+			snprintf(sites[n].how, sizeof(sites[n].how), "%s", from->how);
+		}
+	}
+	return gt_gilfile_sites(f, sites, n);
+}
+
+static int write_head(const struct gt_recording *r, const struct gt_recorder *rec,
+		      struct gt_gilfile *f)
+{
+	int err = write_process(r, rec, f);
+
+	for (uint32_t i = 0; i < r->py.n && !err; i++)
+		err = write_python(&r->py.python[i], i, f);
+	return err ? err : write_sites(r, f);
+}
+
+/* ---- start ---- */
+
+/* Where the first argument of the probed calls does not tell the GIL, there is index 0 only. */
+static int has_one_index(const struct gt_pytarget *py)
+{
+	for (uint32_t i = 0; i < py->n; i++)
+		if (!py->python[i].sites->n ||
+		    !(py->python[i].sites->site[0].flags & GT_SITE_NOARG))
+			return 0;
+	return 1;
+}
+
+/* GILs that are told beforehand need no hit that proves them to be one. */
+static void know_gils(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	uint64_t mono_ns = gt_mono_ns();
+	struct gt_snapshot_gils gils;
+
+	read_gils(r, &gils);
+	for (uint32_t i = 0; i < gils.n; i++) {
+		int index = has_one_index(&r->py)
+				    ? (gils.n == 1 ? 0 : -ENOSPC)
+				    : gt_tracer_know_gil(rec->tracer, r->slot, gils.gil[i].cond);
+
+		if (index >= 0)
+			gt_collect_gil(r->collector, (uint8_t)index, gils.gil[i].cond, mono_ns);
+	}
+	if (!gils.free_threaded)
+		return;
+	r->without_gil = !is_enabled(&gils);
+
+	const char *const meta[][2] = {
+		{"gil.free_threaded", "1"},
+		{"gil.enabled", r->without_gil ? "0" : "1"},
+	};
+
+	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
+	if (r->without_gil)
+		gt_info("process %d: a free-threaded CPython that runs without its GIL: there is "
+			"nothing to record, unless something switches it on",
+			r->proc.pid);
+}
+
+static enum gt_status open_file(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	struct gt_gilfile *file;
+	int fd, err;
+
+	fd = gt_output_file(rec->dir_fd, rec->dir, r->proc.pid, r->rank.rank, r->file,
+			    sizeof(r->file));
+	if (fd < 0) {
+		r->file[0] = '\0';
+		return GT_NO_OUTPUT;
+	}
+	err = gt_gilfile_create(fd, &file);
+	if (!err)
+		r->collector = gt_collect_new(file, &r->proc);
+	if (!err && !r->collector)
+		err = -ENOMEM;
+	if (!err)
+		err = write_head(r, rec, file);
+	if (!err)
+		return GT_OK;
+	gt_error("cannot write %s/%s: %s", rec->dir, r->file, strerror(-err));
+	return GT_NO_OUTPUT;
+}
+
+enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	enum gt_status status = open_file(r, rec);
+	struct gt_collect_stats none;
+
+	if (!status) {
+		int slot = gt_tracer_add(rec->tracer, &r->proc, &r->py, gt_collect_record,
+					 r->collector);
+
+		if (slot >= 0) {
+			r->slot = (uint32_t)slot;
+			know_gils(r, rec);
+			return GT_OK;
+		}
+		status = gt_status_of(slot);
+	}
+	/* Nothing was recorded: leave no file behind. */
+	if (r->collector)
+		gt_collect_finish(r->collector, GIL_END_ERROR, gt_mono_ns(), 0, 0, &none);
+	r->collector = NULL;
+	if (r->file[0])
+		unlinkat(rec->dir_fd, r->file, 0);
+	r->file[0] = '\0';
+	return status;
+}
+
+/* ---- on the way ---- */
+
+enum gt_status gt_recording_drain(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	int err = gt_tracer_consume(rec->tracer, r->slot);
+
+	if (!err)
+		return GT_OK;
+	gt_error("process %d: cannot read its ring: %s", r->proc.pid, strerror(-err));
+	return GT_FAILED;
+}
+
+enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorder *rec,
+				 uint64_t start_mono_ns)
+{
+	struct gt_snapshot_gils gils;
+	enum gt_status status;
+
+	if (gt_snapshot_threads(&r->proc, &r->first, &r->n_first)) {
+		r->first = NULL;
+		r->n_first = 0;
+	}
+	read_gils(r, &gils);
+	/* What has happened since the gate was opened tells more than the snapshot. */
+	status = gt_recording_drain(r, rec);
+	if (gt_collect_before(r->collector, start_mono_ns, &gils, r->first, r->n_first)) {
+		gt_error("process %d: out of memory", r->proc.pid);
+		status = worse(status, GT_FAILED);
+	}
+	return status;
+}
+
+static int is_silent(const struct gt_recording *r)
+{
+	struct gt_collect_stats stats;
+
+	gt_collect_stats(r->collector, 0, &stats);
+	return !stats.events;
+}
+
+void gt_recording_second(struct gt_recording *r)
+{
+	struct gt_snapshot_thread *now;
+	size_t n;
+
+	/* Only where nothing is recorded does it matter whether there was anything to record. */
+	if (!is_silent(r) || gt_snapshot_threads(&r->proc, &now, &n))
+		return;
+	free(r->last);
+	r->last = now;
+	r->n_last = n;
+}
+
+/* ---- finish ---- */
+
+/* Was there nothing to record, or are the probes in the wrong place? */
+static enum gt_status explain_silence(struct gt_recording *r)
+{
+	struct gt_activity did;
+	char ran[16], run_ns[24];
+
+	if (!r->first || !r->last || r->without_gil)
+		return GT_OK;
+	did = gt_snapshot_activity(r->first, r->n_first, r->last, r->n_last);
+	snprintf(ran, sizeof(ran), "%" PRIu32, did.ran);
+	snprintf(run_ns, sizeof(run_ns), "%" PRIu64, did.run_ns);
+
+	const char *const meta[][2] = {
+		{"activity.threads_ran", ran},
+		{"activity.run_ns", run_ns},
+	};
+
+	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
+	if (did.ran < 2 && !did.slept)
+		return GT_OK;
+	gt_error(
+		"process %d: no GIL event was seen, although %" PRIu32 " of its threads ran, for "
+		"%" PRIu64 " ms of CPU in all: either they never needed the GIL, or the probes in "
+		"%s are not where this Python works; --dry-run shows them, --probe=libc is another "
+		"way",
+		r->proc.pid, did.ran, did.run_ns / 1000000, r->py.python[0].map.path);
+	return GT_UNSOUND;
+}
+
+static void write_gil_at_end(const struct gt_recording *r)
+{
+	struct gt_snapshot_gils gils;
+
+	read_gils(r, &gils);
+	if (!gils.told || !gils.free_threaded)
+		return;
+
+	const char *const meta[][2] = {{"gil.enabled_at_end", is_enabled(&gils) ? "1" : "0"}};
+
+	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
+}
+
+static enum gt_status judge(const struct gt_recording *r, const struct gt_recorder *rec)
+{
+	const struct gt_collect_stats *st = &r->stats;
+	enum gt_status status = GT_OK;
+	char text[512];
+
+	if (faccessat(rec->dir_fd, r->file, F_OK, AT_SYMLINK_NOFOLLOW)) {
+		gt_error("%s/%s: was removed or renamed while it was written: %s", rec->dir,
+			 r->file, strerror(errno));
+		status = GT_NO_OUTPUT;
+	}
+	if (st->malformed) {
+		gt_error("process %d: %" PRIu32 " records of the ring were not understood",
+			 r->proc.pid, st->malformed);
+		status = worse(status, GT_FAILED);
+	}
+	if (st->lost)
+		status = worse(status, GT_LOSSES);
+	if (gt_selfcheck_misses(&st->check)) {
+		gt_selfcheck_text(&st->check, text, sizeof(text));
+		gt_error("process %d: sites missing: what was recorded does not add up (%s); do "
+			 "not trust it; compare with --probe=libc, and please report this with the "
+			 "output of --dry-run",
+			 r->proc.pid, text);
+		status = worse(status, GT_UNSOUND);
+	}
+	return status;
+}
+
+enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recorder *rec,
+				   enum gil_end_reason reason, uint64_t stop_mono_ns)
+{
+	int alive = reason != GIL_END_TARGET_EXIT && reason != GIL_END_EXEC;
+	enum gt_status status = gt_recording_drain(r, rec);
+	uint64_t gap_begin_ns, lost;
+	int err;
+
+	lost = gt_tracer_lost(rec->tracer, r->slot, &gap_begin_ns);
+	r->foreign = gt_tracer_foreign(rec->tracer, r->slot);
+	if (alive) {
+		gt_recording_second(r);
+		write_gil_at_end(r);
+	}
+	if (is_silent(r) && !lost)
+		status = worse(status, explain_silence(r));
+	err = gt_collect_finish(r->collector, reason, stop_mono_ns, lost, gap_begin_ns, &r->stats);
+	r->collector = NULL;
+	r->end = reason;
+	if (err) {
+		gt_error("cannot write %s/%s: %s; its recording ended there, and %" PRIu64
+			 " events before that are missing",
+			 rec->dir, r->file, strerror(-err), r->stats.unwritten);
+		return worse(status, GT_NO_OUTPUT);
+	}
+	return worse(status, judge(r, rec));
+}

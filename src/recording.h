@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recording.h - the recording of one process, from finding its probe sites to the end of its file.
+ * The session has one for each process and says when; a recording owns its process's descriptors
+ * and its file. Used by the session's thread.
+ */
+#ifndef GT_RECORDING_H
+#define GT_RECORDING_H
+
+#include "collect.h"
+#include "pytarget.h"
+#include "rank.h"
+#include "tracer.h"
+
+/* How a run ended; also giltrace's exit status. The worst one counts, in this order of values. */
+enum gt_status {
+	GT_OK = 0,
+	GT_FAILED = 1,
+	GT_USAGE = 2,
+	GT_NO_TARGET = 3,  /* a process that was named does not exist */
+	GT_NOT_PYTHON = 4, /* a process that was named is no CPython that can be traced */
+	GT_NO_KERNEL = 5,  /* privileges or a kernel feature are missing */
+	GT_LOSSES = 6,     /* finished; events were lost */
+	GT_NO_OUTPUT = 7,  /* a file could not be written */
+	GT_UNSOUND = 8,    /* what was recorded does not add up: probe sites are missing */
+};
+
+/* The status that a -errno from below means. */
+enum gt_status gt_status_of(int err);
+
+#define GT_FILE_NAME_MAX 64
+
+struct gt_recording {
+	struct gt_proc proc;
+	struct gt_pytarget py;
+	struct gt_rank rank;
+	char file[GT_FILE_NAME_MAX]; /* in the output folder; empty: none was made */
+	enum gil_end_reason end;     /* 0: not recorded */
+	struct gt_collect_stats stats;
+	uint64_t foreign;    /* hits on condition variables that are no GIL's */
+	uint8_t without_gil; /* a free-threaded build that began without its GIL */
+	/* private */
+	struct gt_collector *collector; /* NULL: not being recorded (any more) */
+	uint32_t slot;
+	struct gt_snapshot_thread *first,
+		*last; /* what its threads had run at the start, and later */
+	size_t n_first, n_last;
+};
+
+/* What all recordings of a session share. */
+struct gt_recorder {
+	struct gt_tracer *tracer;
+	int dir_fd;
+	const char *dir; /* its name, for messages */
+	uint32_t ring_bytes;
+};
+
+/* Opens the process and finds its sites. -errno, logged: *r holds nothing then. */
+int gt_recording_open(struct gt_recording *r, pid_t pid, struct gt_pycache *cache);
+void gt_recording_close(struct gt_recording *r);
+
+/*
+ * Makes the file (first, so that a folder that cannot be written is known before the process is
+ * touched) and attaches; the gate stays shut. GT_OK, or why not, logged: no file is left behind.
+ */
+enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec);
+
+/*
+ * Right after the gate was opened: looks what the process is in the middle of. start_mono_ns: from
+ * when on all is recorded, as far as is known.
+ */
+enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorder *rec,
+				 uint64_t start_mono_ns);
+
+/* Reads what is in the ring. */
+enum gt_status gt_recording_drain(struct gt_recording *r, const struct gt_recorder *rec);
+
+/* About every second. */
+void gt_recording_second(struct gt_recording *r);
+
+/*
+ * Once no hit is under way any more: reads the rest of the ring, ends the file, and looks whether
+ * what was recorded makes sense.
+ */
+enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recorder *rec,
+				   enum gil_end_reason reason, uint64_t stop_mono_ns);
+
+#endif

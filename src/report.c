@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "log.h"
+
+static const char *kind_name(const struct gt_site *s)
+{
+	static const char *const names[] = {
+		[GT_WAIT] = "wait",   [GT_ACQUIRE] = "acquire", [GT_RELEASE] = "release",
+		[GT_YIELD] = "yield", [GT_TAKE] = "take",       [GT_DROPPED] = "dropped",
+	};
+
+	if (s->flags & GT_SITE_LIBC)
+		return s->kind == GT_RELEASE ? "signal" : s->kind == GT_WAIT ? "timedwait" : "wait";
+	return s->kind < GT_ARRAY_SIZE(names) && names[s->kind] ? names[s->kind] : "?";
+}
+
+/* Text from a target. */
+static void print_text(const char *text)
+{
+	char copy[sizeof(((struct gt_map *)0)->path)];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	gt_defuse(copy);
+	fputs(copy, stdout);
+}
+
+static void print_sites(const struct gt_sites *sites)
+{
+	for (uint32_t i = 0; i < sites->n; i++) {
+		const struct gt_site *s = &sites->site[i];
+
+		printf("  %-9s file offset 0x%-8" PRIx64 " %-14s ", kind_name(s), s->offset,
+		       s->flags & GT_SITE_STEP ? "single-stepped" : "emulated");
+		print_text(s->how);
+		printf("%s\n", s->flags & GT_SITE_RETURN ? " (return)" : "");
+	}
+}
+
+static void print_symbols(const struct gt_sites *sites)
+{
+	if (!sites->symbols_from[0]) {
+		printf("  symbols: none, so the sites could not be checked against any\n");
+		return;
+	}
+	printf("  symbols from ");
+	print_text(sites->symbols_from);
+	if (sites->verdict == GT_VERDICT_DISAGREES) {
+		printf(": they DISAGREE with the scan: ");
+		print_text(sites->disagreement);
+	} else {
+		printf("%s", sites->verdict == GT_VERDICT_AGREES ? ": they agree with the scan"
+								 : ": no scan to compare with");
+	}
+	printf("\n");
+	for (uint32_t i = 0; i < sites->n_functions; i++) {
+		printf("    0x%-8" PRIx64 " %2" PRIu32 " site(s)  ", sites->function[i].vaddr,
+		       sites->function[i].sites);
+		print_text(sites->function[i].name);
+		printf("\n");
+	}
+	for (uint32_t i = 0; i < sites->n_inlined; i++) {
+		printf("    0x%-8" PRIx64 " %2" PRIu32 " site(s)  inlined into ",
+		       sites->inlined[i].vaddr, sites->inlined[i].sites);
+		print_text(sites->inlined[i].name[0] ? sites->inlined[i].name : "a function");
+		printf("\n");
+	}
+}
+
+static void print_python(const struct gt_python *py)
+{
+	const struct gt_sites *sites = py->sites;
+
+	printf("  CPython %u.%u, GIL code in ", sites->py_major, sites->py_minor);
+	print_text(py->map.path);
+	printf("\n  build-id ");
+	for (size_t i = 0; i < sites->build_id_len; i++)
+		printf("%02x", sites->build_id[i]);
+	printf("%s%s\n", sites->build_id_len ? "" : "none", sites->stripped ? ", stripped" : "");
+	if (sites->why[0]) {
+		printf("  ");
+		print_text(sites->why);
+		printf("\n");
+	}
+	print_symbols(sites);
+	print_sites(sites);
+}
+
+void gt_report_target(const struct gt_recording *r)
+{
+	printf("process %d (", r->proc.pid);
+	print_text(r->proc.comm);
+	printf("): rank %" PRIu32 " (%s), probed by %s\n", r->rank.rank, r->rank.source,
+	       gt_probe_mode_name(gt_pytarget_mode(&r->py)));
+	for (uint32_t i = 0; i < r->py.n; i++)
+		print_python(&r->py.python[i]);
+	if (!r->py.libc)
+		return;
+	printf("  condition functions in ");
+	print_text(r->py.libc_map.path);
+	printf("; every condition variable of the process traps\n");
+	print_sites(r->py.libc);
+}
+
+void gt_report_result(const struct gt_recording *r, const char *dir)
+{
+	const struct gt_collect_stats *st = &r->stats;
+
+	if (!r->end)
+		return;
+	printf("%s/%s: %" PRIu64 " events, %" PRIu64 " lost, %" PRIu32 " threads, %" PRIu64
+	       " KiB\n",
+	       dir, r->file, st->events, st->lost + st->unwritten, st->threads,
+	       (st->bytes + 1023) / 1024);
+	fflush(stdout);
+	if (r->end == GIL_END_TARGET_EXIT)
+		gt_info("process %d has ended", r->proc.pid);
+	if (st->lost)
+		gt_warn("process %d: the ring was full, %" PRIu64
+			" events are lost; a larger --ring-size helps",
+			r->proc.pid, st->lost);
+	if (!st->events && !st->lost && !st->unwritten && r->end != GIL_END_ERROR &&
+	    !r->without_gil)
+		gt_warn("process %d: the GIL did not change hands while it was recorded: its "
+			"threads slept, or a single busy one kept it",
+			r->proc.pid);
+	if (st->unchecked)
+		gt_warn("process %d: %" PRIu64 " events of more threads than could be followed "
+			"were recorded, but not checked",
+			r->proc.pid, st->unchecked);
+	if (r->foreign)
+		gt_debug("process %d: %" PRIu64 " uses of other condition variables left out",
+			 r->proc.pid, r->foreign);
+}
