@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CPythons of this machine."""
+"""
+The CPythons of this machine, and those that scripts/pythons.sh has fetched into its cache folder.
+
+pythons() are the machine's own, every one of them started as it lies there. each_python takes also
+those fetched ones that have no equal among them: other minor versions, free-threaded, on musl; all
+fetched ones with GT_ALL_PYTHONS=1. matrix() (test_matrix.py) is always all there is.
+"""
 import functools
 import glob
 import os
@@ -9,19 +15,41 @@ import struct
 import subprocess
 import sys
 
-from common import LIMIT, new_dir, say
+from common import LIMIT, new_dir, say, scratch
 
 
 ABOUT = r"""
-import sys, os
+import sys, os, sysconfig
 lib = None
+libc = "CS_GNU_LIBC_VERSION" in os.confstr_names and os.confstr("CS_GNU_LIBC_VERSION")
 for line in open("/proc/self/maps"):
     f = line.split(None, 5)
     name = os.path.basename(f[5].strip()) if len(f) == 6 else ""
     if name.startswith("libpython%d.%d" % sys.version_info[:2]):
         lib = f[5].strip()
-print(repr((tuple(sys.version_info[:3]), sys.prefix, lib, hasattr(sys, "gettotalrefcount"),
-            "CPython" if "PyPy" not in sys.version else "PyPy")))
+    if "/ld-musl" in line:
+        libc = "musl"
+print(repr((tuple(sys.version_info[:3]), sys.prefix, lib,
+            "CPython" if "PyPy" not in sys.version else "PyPy",
+            {"debug": hasattr(sys, "gettotalrefcount"), "libc": libc,
+             "options": sysconfig.get_config_var("CONFIG_ARGS") or "",
+             "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED"))})))
+"""
+
+# A new mount namespace, since nothing may be left behind in the root: /proc, /dev, and the folder
+# of this test run at its own path. All by exec, so that the pid stays.
+ENTER = """
+set -e
+root=$1 scratch=$2
+shift 2
+rest=${scratch#/}
+mount --bind /proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mkdir -p "$root/${rest%%/*}"
+mount -t tmpfs tmpfs "$root/${rest%%/*}"
+mkdir -p "$root$scratch"
+mount --bind "$scratch" "$root$scratch"
+exec chroot "$root" "$@"
 """
 
 ELF_SHT_SYMTAB = 2
@@ -47,12 +75,17 @@ def symbols(path):
 
 
 class Python:
-    """An interpreter and how to start it."""
+    """
+    An interpreter and how to start it. `root`: the folder that it takes for /; its own files and
+    those below scratch() are reachable there, the latter by the same names as outside.
+    """
 
-    def __init__(self, path, version, prefix, lib, label, env=None):
+    def __init__(self, path, version, prefix, lib, label, env=None, root=None, build=None):
         self.path, self.version, self.prefix, self.lib = path, version, prefix, lib
         self.label = label
         self.env = env or {}
+        self.root = root
+        self.build = build or {}  # what it tells of itself: libc, options of configure, ...
 
     @property
     def file(self):
@@ -60,12 +93,31 @@ class Python:
         return self.lib or self.path
 
     @property
+    def debug(self):
+        return bool(self.build.get("debug"))
+
+    @property
+    def free_threaded(self):
+        return bool(self.build.get("free_threaded"))
+
+    @property
     def method(self):
         return re.sub(r"\W+", "_", self.label)
 
+    def inside(self, path):
+        """A path as the interpreter sees it."""
+        return path[len(self.root):] if self.root and path.startswith(self.root + "/") else path
+
+    def command(self):
+        """How its command line begins."""
+        return enter(self.root) + [self.inside(self.path)]
+
     def copy_to(self, folder, strip=False):
-        """A copy of the interpreter and its libpython, which uses the original's modules."""
-        env = {"PYTHONHOME": self.prefix}
+        """
+        A copy of the interpreter and its libpython, which uses the original's modules. One that
+        runs in a root needs it below scratch().
+        """
+        env = dict(self.env, PYTHONHOME=self.inside(self.prefix))
         path = shutil.copy(self.path, folder)
         lib = self.lib
         if lib:
@@ -77,7 +129,7 @@ class Python:
                 subprocess.run(["strip", "-s", f], check=True)
                 assert not has_symtab(f), f
         return Python(path, self.version, self.prefix, lib,
-                      self.label + (" stripped" if strip else " copy"), env)
+                      self.label + (" stripped" if strip else " copy"), env, self.root, self.build)
 
     @functools.lru_cache(None)
     def copy(self):
@@ -87,6 +139,24 @@ class Python:
     @functools.lru_cache(None)
     def stripped(self):
         return self.copy_to(new_dir(), strip=True)
+
+
+def enter(root):
+    """A command that runs the rest of its line in a root; none for the machine's own."""
+    return ["unshare", "--mount", "sh", "-c", ENTER, "enter", root, scratch()] if root else []
+
+
+def ask(what, command, env=None):
+    """What an interpreter tells of itself, see ABOUT; None, and a word, if it does not run."""
+    try:
+        out = subprocess.run(command + ["-c", ABOUT], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, check=True, timeout=LIMIT,
+                             env=dict(os.environ, **(env or {}))).stdout
+    except (OSError, subprocess.SubprocessError) as err:
+        said = (getattr(err, "stderr", None) or b"").decode(errors="replace")
+        say("MISSING: %s does not run, not tested: %s" % (what, said.strip() or err))
+        return None
+    return eval(out.decode())  # our own repr()
 
 
 def candidates():
@@ -122,38 +192,150 @@ def all_pythons():
         if (st.st_dev, st.st_ino) in seen:
             continue
         seen.add((st.st_dev, st.st_ino))
-        try:
-            out = subprocess.run([real, "-c", ABOUT], stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, check=True, timeout=LIMIT).stdout
-        except (OSError, subprocess.SubprocessError) as err:
-            say("%s does not run, not tested: %s" % (real, err))
+        told = ask(real, [real])
+        if not told:
             continue
-        version, prefix, lib, debug, kind = eval(out.decode())  # our own repr()
+        version, prefix, lib, kind, build = told
         if kind != "CPython":
             say("%s is a %s, not tested" % (real, kind))
             continue
         where = "pyenv" if "versions" in real.split(os.sep) else os.path.dirname(real).strip("/")
-        label = "%d.%d.%d %s%s" % (version + (where, " debug" if debug else ""))
+        label = "%d.%d.%d %s%s" % (version + (where, " debug" if build["debug"] else ""))
         while label in labels:
             label += " again"
         labels.add(label)
-        found.append(Python(real, version, prefix, lib, label))
+        found.append(Python(real, version, prefix, lib, label, build=build))
     found.sort(key=lambda p: p.version)
     return found
 
 
+# ---- what scripts/pythons.sh has fetched ----
+
+def cache():
+    """The folder of scripts/pythons.sh."""
+    above = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.realpath(os.environ.get("GT_PYTHONS_DIR") or
+                            os.path.join(above, "giltrace", "pythons"))
+
+
+def cached():
+    """Names of what is there: (those that can run here, those of the other architecture)."""
+    names = [os.path.basename(os.path.dirname(f)) for f in
+             sorted(glob.glob(os.path.join(cache(), "*", "giltrace-origin")))]
+    foreign = [n for n in names if n.endswith(("-arm64", "-amd64"))]
+    return [n for n in names if n not in foreign], foreign
+
+
+def files_of(name):
+    """Interpreter and perhaps libpython of a fetched one: the files with CPython's code."""
+    root = os.path.join(cache(), name)
+    with open(os.path.join(root, "giltrace-origin")) as f:
+        return [os.path.join(root, line) for line in f.read().splitlines()[1:]]
+
+
+def launcher(root, lib):
+    """
+    A python that has CPython in libpython, as other distributions build it. Linked with the C
+    library of the root, whose symbol versions may be older than those of this machine.
+    """
+    out = os.path.join(new_dir(), "python")
+    libc, = glob.glob(os.path.join(root, "usr/lib/*/libc.so.6"))
+    code = "int Py_BytesMain(int, char **); int main(int n, char **v) { return Py_BytesMain(n, v); }"
+    subprocess.run([os.environ.get("CC") or "cc", "-o", out, "-xc", "-", "-xnone", lib,
+                    "-nodefaultlibs", libc, "-Wl,--unresolved-symbols=ignore-in-shared-libs"],
+                   input=code.encode(), check=True)
+    return out
+
+
+def from_cache(name, path, lib=None, env=None, note=""):
+    """A fetched interpreter, or None."""
+    root = os.path.join(cache(), name)
+    if not os.path.isdir(os.path.join(root, "proc")):
+        root = None  # built here, for here
+    elif os.geteuid() != 0:
+        say("MISSING: %s is not tested: only root can run it, by chroot" % name)
+        return None
+    py = Python(path, None, None, lib, name + note, env, root)
+    told = ask(py.label, py.command(), env)
+    if not told:
+        return None
+    py.version, prefix, mapped, _, py.build = told
+    py.prefix = (root or "") + prefix
+    py.lib = lib or (mapped and (root or "") + mapped)
+    py.label = "%d.%d.%d %s" % (py.version + (py.label,))
+    return py
+
+
+def fetched(names):
+    """Those of the cache folder by name. A free-threaded one as it is, and with its GIL on."""
+    found = []
+    for name in names:
+        path = files_of(name)[0]
+        found.append(from_cache(name, path))
+        if name.startswith("free-threaded-"):
+            found.append(from_cache(name, path, None, {"PYTHON_GIL": "1"}, " PYTHON_GIL=1"))
+    return [p for p in found if p]
+
+
+def libpythons(those):
+    """Of each of those the libpython that Debian has beside its static interpreter."""
+    found = []
+    for p in those:
+        name = os.path.basename(p.root or "")
+        for lib in files_of(name)[1:] if p.root else []:
+            found.append(from_cache(name, launcher(p.root, lib), lib, {"PYTHONHOME": "/usr"},
+                                    " libpython"))
+    return [p for p in found if p]
+
+
+# ---- which are tested ----
+
 @functools.lru_cache(None)
 def pythons():
-    """Every CPython 3.6 or newer; what is missing of the kinds that matter is said once."""
+    """The machine's own CPythons 3.6 and newer."""
     good = [p for p in all_pythons() if p.version >= (3, 6)]
-    for minor in range(6, 14):
+    if not good:
+        say("MISSING: no CPython 3 of this machine's own")
+    return good
+
+
+def complain(good):
+    """Says loudly what is missing of the kinds that matter."""
+    for minor in range(6, 16):
         if not any(p.version[:2] == (3, minor) for p in good):
             say("MISSING: no CPython 3.%d found, so none is tested" % minor)
-    if not any(not has_symtab(p.file) for p in good):
-        say("MISSING: no CPython found that its distributor stripped, so none is tested")
-    if not good:
-        say("MISSING: no CPython 3 at all")
-    return good
+    for kind, has in (("that its distributor stripped", lambda p: not has_symtab(p.file)),
+                      ("that is free-threaded", lambda p: p.free_threaded),
+                      ("on musl", lambda p: p.build["libc"] == "musl")):
+        if not any(has(p) for p in good):
+            say("MISSING: no CPython found %s, so none is tested" % kind)
+    return sorted(good, key=lambda p: (p.version, p.label))
+
+
+@functools.lru_cache(None)
+def matrix():
+    """All there is."""
+    more = fetched(cached()[0])
+    if not [p for p in more if p.root]:
+        say("MISSING: no CPython fetched by scripts/pythons.sh, so none with PGO and LTO of another "
+            "distribution than this one's is tested")
+    return complain(pythons() + more + libpythons(more))
+
+
+@functools.lru_cache(None)
+def chosen():
+    """What each_python stands for: the rule is told at the top."""
+    if os.environ.get("GT_ALL_PYTHONS") == "1":
+        return matrix()
+    have, names = {p.version[:2] for p in pythons()}, []
+    for name in cached()[0]:
+        version = (3, int(re.search(r"-3\.(\d+)", name).group(1)))
+        if name.startswith(("free-threaded-", "musl-")):
+            names.append(name)
+        elif not name.endswith("-dbg") and version not in have:
+            names.append(name)
+            have.add(version)
+    return complain(pythons() + fetched(names))
 
 
 def python():
@@ -163,11 +345,11 @@ def python():
     return ([p for p in some if has_symtab(p.file)] or some)[0].copy()
 
 
-def each_python(cls):
-    """Class decorator: each_x(self, python) becomes a test_x_<python> for every CPython."""
+def each_python(cls, which=chosen):
+    """Class decorator: each_x(self, python) becomes a test_x_<python> for every one of which()."""
     for name in [n for n in dir(cls) if n.startswith("each_")]:
         inner = getattr(cls, name)
-        for p in pythons():
+        for p in which():
             def test(self, inner=inner, p=p):
                 inner(self, p)
             test.__doc__ = "%s on %s (%s)" % (name[5:].replace("_", " "), p.label, p.path)

@@ -10,21 +10,27 @@ from common import LIMIT, OK, load, tool
 
 
 WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = range(1, 7)
-THREAD, GIL, LOST = 8, 9, 10
-KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED"}
-COUNTED = tuple(KIND_NAMES)
+THREAD, GIL, LOST, BEFORE, EXIT, LEFT = range(8, 14)
+COUNTED = (WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED)
+KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED",
+              THREAD: "THREAD", BEFORE: "BEFORE", EXIT: "EXIT", LEFT: "LEFT"}
+WAITING, HOLDING = 1, 2  # .state of BEFORE
+INDEX_OTHER = 255  # GILs beyond those told apart
 END_DURATION, END_STOPPED, END_TARGET_EXIT, END_ERROR, END_EXEC = range(1, 6)
 
+# forced: of a RELEASE; None: the recording does not tell. state: of BEFORE.
 Event = collections.namedtuple(
-    "Event", "kind ns tid gil site unconfirmed name ns_tid begin_ns count")
-Hold = collections.namedtuple("Hold", "tid gil begin end")  # None: open
+    "Event", "kind ns tid gil site unconfirmed name ns_tid begin_ns count forced state")
+Event.__new__.__defaults__ = (None,) * 2
+Hold = collections.namedtuple("Hold", "tid gil begin end forced")  # None: open
+Hold.__new__.__defaults__ = (None,)
 
 
 def event(e):
     """An event of tests/gilfile.py with plain names and text instead of bytes."""
     name = None if e.comm is None else bytes(e.comm).decode(errors="replace")
     return Event(e.kind, e.mono_ns, e.tid, e.gil, e.site, e.unconfirmed, name, e.ns_tid,
-                 e.begin_mono_ns, e.count)
+                 e.begin_mono_ns, e.count, e.forced, e.state)
 
 
 class Recording:
@@ -36,11 +42,14 @@ class Recording:
         self.meta, self.sites, self.clocks = f.meta, f.sites, f.clocks
         self.end, self.problem = f.end, f.problem
         self.all = [event(e) for e in f.events]
+        if f.version < (1, 1) or self.meta.get("probe.mode") == "functions":
+            self.all = [e._replace(forced=None) for e in self.all]  # it does not tell
         self.raw_names = {e.tid: bytes(e.comm) for e in f.events if e.kind == THREAD}
         # A release on a condition variable that never turned out to be a GIL's is no GIL event.
         doubtful = {e.gil for e in self.all if e.kind == GIL and e.unconfirmed}
         doubtful -= {e.gil for e in self.all if e.kind == GIL and not e.unconfirmed}
-        self.events = [e for e in self.all if e.kind in COUNTED and e.gil not in doubtful]
+        self.sure = [e for e in self.all if e.gil not in doubtful or e.kind in (THREAD, EXIT)]
+        self.events = [e for e in self.sure if e.kind in COUNTED]
         self.gils = sorted({e.gil for e in self.events})
         self.gaps = [e for e in self.all if e.kind == LOST]
         self.lost = sum(e.count for e in self.gaps)
@@ -51,6 +60,31 @@ class Recording:
             raise AssertionError("%s: END says %s, the file holds %d and %d lost" % (
                 path, f.end, self.total(), self.lost))
         self.names = {e.tid: e.name for e in self.all if e.kind == THREAD}
+
+    @property
+    def begin_ns(self):
+        """When recording began, as the file tells it."""
+        return self.clocks[0].mono_ns
+
+    @property
+    def to_unix(self):
+        """Add it to a time of an event: where that is in the trace."""
+        return self.clocks[0].unix_ns - self.clocks[0].mono_ns
+
+    def before(self, state, tid=None):
+        """Records of what threads were in when recording began."""
+        return [e for e in self.sure if e.kind == BEFORE and e.state == state and
+                tid in (None, e.tid)]
+
+    def exits(self, tid):
+        return [e.ns for e in self.all if e.kind == EXIT and e.tid == tid]
+
+    def of(self, tid):
+        return [e for e in self.events if e.tid == tid]
+
+    def releases(self, tid=None, forced=None):
+        return [e for e in self.events if e.kind == RELEASE and tid in (None, e.tid) and
+                forced in (None, e.forced)]
 
     def count(self, kind, tid=None):
         return sum(1 for e in self.events if e.kind == kind and tid in (None, e.tid))
@@ -70,19 +104,37 @@ class Recording:
         return [e for e in self.events if begin <= e.ns <= end and e.tid == tid]
 
     def violations(self):
-        return violations(self.events, self.gaps)
+        return violations([e for e in self.sure if e.kind in KIND_NAMES], self.gaps)
+
+    def faults(self, yields=True):
+        """Violations, and whatever else cannot be in a recording whose probes are complete."""
+        bad = self.violations()
+        if self.problem:
+            bad.append(self.problem)
+        mine = [e for e in self.events if e.gil != INDEX_OTHER]
+        changed_hands = any(e.kind in (ACQUIRE, RELEASE) for e in mine)
+        result = self.meta.get("check.result")
+        if result != ("consistent" if changed_hands else "not checked") or \
+                "check.text" in self.meta:
+            bad.append("check.result is %r: %s" % (result, self.meta.get("check.text")))
+        for key, found in (("check.acquires", sum(1 for e in mine if e.kind == ACQUIRE)),
+                           ("check.releases", sum(1 for e in mine if e.kind == RELEASE)),
+                           ("check.mismatches", 0), ("check.unchecked", 0)):
+            if self.meta.get(key) != str(found):
+                bad.append("%s is %r, not %d" % (key, self.meta.get(key), found))
+        return bad + (unforced_yields(self.events, self.gaps) if yields else [])
 
     def holds(self, tid=None):
         """Holds in the order of their begin; only what was seen from end to end."""
         since, out = {}, []
-        for e in sorted(self.events + self.gaps, key=lambda e: e.ns):
+        for e in sorted(self.gaps + self.events, key=lambda e: e.ns):  # a gap ends with an event
             if e.kind == LOST:
                 since.clear()
             elif e.kind == ACQUIRE:
                 since[e.tid, e.gil] = e.ns
             elif e.kind == RELEASE and (e.tid, e.gil) in since:
                 if tid in (None, e.tid):
-                    out.append(Hold(e.tid, e.gil, since[e.tid, e.gil], e.ns))
+                    out.append(Hold(e.tid, e.gil, since[e.tid, e.gil], e.ns, e.forced))
                 del since[e.tid, e.gil]
         return sorted(out, key=lambda h: h.begin)
 
@@ -100,37 +152,75 @@ class Recording:
         return Trace([self.path], status)
 
 
+def unforced_yields(events, gaps=()):
+    """A thread waits for the switch only if somebody had asked for the GIL."""
+    bad, last, gaps = [], {}, sorted(g.ns for g in gaps)
+    for e in events:
+        while gaps and gaps[0] <= e.ns:
+            gaps.pop(0)
+            last.clear()
+        if e.kind == YIELD and e.tid in last and last[e.tid] != (RELEASE, e.gil, True):
+            bad.append("YIELD of %d at %d comes after %s" % (e.tid, e.ns, last[e.tid]))
+        last[e.tid] = (e.kind, e.gil, e.forced)
+    return bad
+
+
+BEFORE_ALLOWED = {
+    WAIT: ("out", "waited"), TAKE: ("out",), ACQUIRE: ("out", "waiting", "waited"),
+    RELEASE: ("holding",), YIELD: ("released",), DROPPED: ("released", "out"),
+    LEFT: ("waiting", "waited")}
+AFTER = {WAIT: "waiting", TAKE: "out", ACQUIRE: "holding", RELEASE: "released", YIELD: "out",
+         DROPPED: "out", LEFT: "out"}
+
+
 def violations(events, gaps=()):
     """
     What is wrong in a sequence of events, as text: per thread wait -> acquire -> release [->
     yield], never two holders of one GIL, times in order. Before the first event of a thread or a
-    GIL, and after a gap, nothing is known and everything is allowed.
+    GIL, and after a gap, nothing is known and everything is allowed. BEFORE tells a state, so no
+    event stands before it; after EXIT a thread is another one, with a THREAD record of its own.
     """
-    bad, state, holder, last = [], {}, {}, {}
+    bad, state, holder, last, gone = [], {}, {}, {}, set()
     gaps = sorted((g.ns, g) for g in gaps)
-    before = {WAIT: ("out",), TAKE: ("out",), ACQUIRE: ("out", "waiting"), RELEASE: ("holding",),
-              YIELD: ("released",), DROPPED: ("released", "out")}
-    after = {WAIT: "waiting", TAKE: "out", ACQUIRE: "holding", RELEASE: "released", YIELD: "out",
-             DROPPED: "out"}
     for n, e in enumerate(events):
-        while gaps and gaps[0][0] <= e.ns:
+        while gaps and gaps[0][0] <= e.ns and e.kind != BEFORE:
             gaps.pop(0)
-            state.clear()
-            holder.clear()
+            for known in (state, holder, gone):
+                known.clear()
         here = "event %d: %s of %d at %d on GIL %d" % (n, KIND_NAMES[e.kind], e.tid, e.ns, e.gil)
+        if e.kind == THREAD:
+            gone.discard(e.tid)
+            continue
+        if e.tid in gone:
+            bad.append("%s: the thread has ended" % here)
+        if e.kind == BEFORE:
+            if ("thread", e.tid) in last or (e.state == HOLDING and ("GIL", e.gil) in last):
+                bad.append("%s: there are events before it" % here)
+            state[e.tid] = "holding" if e.state == HOLDING else "waited"
+            if e.state == HOLDING:
+                holder[e.gil] = e.tid
+            continue
         keys = [("thread", e.tid)]
-        if e.kind not in (TAKE, DROPPED):  # stamped outside gil->mutex
+        # Some are stamped outside gil->mutex; an index may stand for several GILs.
+        if e.kind not in (TAKE, DROPPED, EXIT) and e.gil != INDEX_OTHER:
             keys.append(("GIL", e.gil))
         for key in keys:
             if e.ns < last.get(key, 0):
                 bad.append("%s: earlier than the %s's event before it" % (here, key[0]))
             last[key] = e.ns
+        if e.kind == EXIT:
+            gone.add(e.tid)
+            state[e.tid] = "out"
+            holder.update({g: None for g, tid in holder.items() if tid == e.tid})
+            continue
         was = state.get(e.tid)
         if was == "released" and e.kind not in (YIELD, DROPPED):
             was = "out"
-        if was is not None and was not in before[e.kind]:
+        if was is not None and was not in BEFORE_ALLOWED[e.kind]:
             bad.append("%s: the thread is %s" % (here, was))
-        state[e.tid] = after[e.kind]
+        state[e.tid] = AFTER[e.kind]
+        if e.gil == INDEX_OTHER:
+            continue
         if e.kind == ACQUIRE:
             if holder.get(e.gil) is not None:
                 bad.append("%s: %d holds it" % (here, holder[e.gil]))

@@ -17,6 +17,8 @@ class SitesAndFunctions(h.BpfTest):
                 self.skipTest("no GIL in this build")
             if not h.has_symtab(py.file):
                 return self.refused(w)
+            if w.about["free_threaded"]:
+                return self.refused_free_threaded(w)
             with h.Recorder(w, "--probe=sites") as s, h.Recorder(w, "--probe=functions") as f:
                 w.do("run", names=["stat-0"], limit=2000)
                 w.do("join")
@@ -58,6 +60,13 @@ class SitesAndFunctions(h.BpfTest):
         probed = {i for i, s in enumerate(rec.sites) if s.kind == h.ACQUIRE}
         self.assertEqual(len(probed), len(clones), clones)
         self.assertGreater(len(takes), 1, "copies of take_gil that were hit")
+
+    def refused_free_threaded(self, w):
+        """take_gil returns without the GIL where that is off, which looks like an acquire."""
+        status, out, err = h.giltrace("-p", w.pid, "-d", "1", "--probe=functions", "-o",
+                                      h.new_dir())
+        self.assertEqual(status, h.NOT_PYTHON, out + err)
+        self.assertRegex(err, r"free-threaded")
 
     def refused(self, w):
         """No symbols in the file itself; then none at all, unless a debug package is installed."""

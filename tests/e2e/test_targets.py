@@ -139,10 +139,19 @@ class SeveralTargets(h.BpfTest):
             self.assertGreaterEqual(second.count(h.RELEASE, b.threads["stat-0"]), 500)
 
 
+def of_each_kind():
+    """A Python with a libpython and a static interpreter, the newest of each that there is."""
+    kinds = {bool(p.lib): p for p in h.pythons()}
+    for lib, what in ((True, "CPython with a libpython"), (False, "static CPython")):
+        if lib not in kinds:
+            h.say("MISSING: no %s here" % what)
+    return list(kinds.values())
+
+
 class OddTargets(h.BpfTest):
     def test_interpreter_deleted_on_disk(self):
         """The file is reached through the mapping, whatever became of its name."""
-        for py in (h.python(), h.pythons()[-1]):
+        for py in of_each_kind():
             folder = h.new_dir()
             copy = py.copy_to(folder)
             with h.Workload(copy) as w:
@@ -159,19 +168,22 @@ class OddTargets(h.BpfTest):
 
     def test_interpreter_replaced_on_disk(self):
         """Another file under the same name is not the one that runs."""
-        py = h.python()
-        folder = h.new_dir()
-        copy = py.copy_to(folder)
-        with h.Workload(copy) as w:
-            w.start_workers(stat=1)
-            os.unlink(copy.file)
-            shutil.copy("/bin/true", copy.file)
-            with h.Recorder(w) as r:
-                w.do("run", limit=200)
-                w.do("join")
-                w.quiesce()
-                self.assertEqual(r.stop(), h.OK, r.text())
-                self.assertGreaterEqual(r.recording().count(h.RELEASE, w.threads["stat-0"]), 200)
+        for py in of_each_kind():
+            copy = py.copy_to(h.new_dir())
+            for other in ("/bin/true", [p.file for p in h.pythons() if p is not py][0]):
+                with h.Workload(copy) as w:
+                    w.start_workers(stat=1)
+                    os.rename(copy.file, copy.file + ".old")
+                    shutil.copy(other, copy.file)
+                    with h.Recorder(w) as r:
+                        w.do("run", limit=200)
+                        w.do("join")
+                        w.quiesce()
+                        self.assertEqual(r.stop(), h.OK, r.text())
+                        rec = r.recording()
+                    self.assert_sound(rec)
+                    self.assertGreaterEqual(rec.count(h.RELEASE, w.threads["stat-0"]), 200)
+                os.rename(copy.file + ".old", copy.file)
 
     def test_a_process_that_becomes_another_program(self):
         """exec: another program, or the same one anew. The recording ends: its memory is gone."""
