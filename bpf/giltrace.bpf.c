@@ -79,6 +79,23 @@ static __always_inline int tell_gil(void *ring, struct gt_rec *of, __u8 index, _
 	return 0;
 }
 
+/* The thread's place in the table: one of four, so that threads seldom share one. */
+static __always_inline struct gt_seen *seen_of(struct gt_target *t, __u32 tid)
+{
+	struct gt_seen *unused = 0;
+	__u32 i;
+
+	for (i = 0; i < GT_SEEN_WAYS; i++) {
+		struct gt_seen *s = &t->seen[(tid & (GT_SEEN - 1)) ^ i];
+
+		if (s->named == tid)
+			return s;
+		if (!unused && !s->named)
+			unused = s;
+	}
+	return unused ? unused : &t->seen[tid & (GT_SEEN - 1)];
+}
+
 /* Makes room for a GIL at index t->ngils; the caller knows that there is some. */
 static __always_inline __u32 add_gil(struct gt_target *t, __u64 addr, int confirmed)
 {
@@ -178,13 +195,29 @@ static __always_inline __u8 meaning(__u8 kind, int at_switch)
 	return kind == GT_RELEASE ? GT_ACQUIRE : kind == GT_YIELD ? GT_YIELD : 0;
 }
 
-/* The hit that was kept aside turns out to be a GIL's: told now, with its own time. */
-static __always_inline int tell_cand(void *ring, const struct gt_cand *c, __u8 gil, int at_switch)
+static __always_inline void keep_aside(struct gt_cand *c, const struct gt_rec *of, __u64 addr,
+				       __u8 site)
+{
+	c->addr = addr;
+	c->ts_ns = of->ts_ns;
+	c->tid = of->tid;
+	c->kind = of->kind;
+	c->site = site;
+}
+
+/*
+ * The hit that was kept aside turns out to be a GIL's: told now, with its own time. Not a release
+ * by another thread that has had events, which may have been of another GIL and later; after an
+ * acquire or a wait there can be none but of this one. Who the thread is, its next event tells.
+ */
+static __always_inline int tell_cand(struct gt_target *t, void *ring, const struct gt_cand *c,
+				     const struct gt_rec *of, __u8 gil, int at_switch)
 {
 	__u8 kind = meaning(c->kind, at_switch);
 	struct gt_rec *rec;
 
-	if (!kind)
+	if (!kind ||
+	    (kind == GT_RELEASE && c->tid != of->tid && seen_of(t, c->tid)->named == c->tid))
 		return 0;
 	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	if (!rec)
@@ -224,8 +257,12 @@ static __always_inline int libc_gil_index(struct gt_target *t, void *ring, struc
 		c = &t->cands[i];
 		if (!c->addr)
 			continue;
-		if (c->addr == arg)
+		if (c->addr == arg) {
+			/* A wait is repeated soon, a release is not. */
+			if (c->kind == GT_WAIT && of->kind == GT_RELEASE)
+				keep_aside(c, of, arg, site);
 			return -1;
+		}
 		at_switch = c->addr == arg + switch_cond;
 		if (!at_switch && c->addr != arg - switch_cond)
 			continue;
@@ -233,7 +270,7 @@ static __always_inline int libc_gil_index(struct gt_target *t, void *ring, struc
 		if (!of->kind)
 			return -1;
 		if (tell_gil(ring, of, n, at_switch ? arg : c->addr, 0) ||
-		    tell_cand(ring, c, n, at_switch))
+		    tell_cand(t, ring, c, of, n, at_switch))
 			return -2;
 		n = add_gil(t, at_switch ? arg : c->addr, 1);
 		c->addr = 0;
@@ -241,12 +278,7 @@ static __always_inline int libc_gil_index(struct gt_target *t, void *ring, struc
 	}
 	next = t->ncands++;
 	barrier_var(next);
-	c = &t->cands[next & (GT_CANDS - 1)];
-	c->addr = arg;
-	c->ts_ns = of->ts_ns;
-	c->tid = of->tid;
-	c->kind = of->kind;
-	c->site = site;
+	keep_aside(&t->cands[next & (GT_CANDS - 1)], of, arg, site);
 	return -1;
 }
 
@@ -363,23 +395,6 @@ static __always_inline int tell_lost(struct gt_target *t, void *ring, struct gt_
 	return 0;
 }
 
-/* The thread's place in the table: one of four, so that threads seldom share one. */
-static __always_inline struct gt_seen *seen_of(struct gt_target *t, __u32 tid)
-{
-	struct gt_seen *unused = 0;
-	__u32 i;
-
-	for (i = 0; i < GT_SEEN_WAYS; i++) {
-		struct gt_seen *s = &t->seen[(tid & (GT_SEEN - 1)) ^ i];
-
-		if (s->named == tid)
-			return s;
-		if (!unused && !s->named)
-			unused = s;
-	}
-	return unused ? unused : &t->seen[tid & (GT_SEEN - 1)];
-}
-
 /* A wake-up costs more than all the rest of a hit. */
 static __always_inline __u64 wakeup(struct gt_target *t)
 {
@@ -456,6 +471,8 @@ int gt_hit(struct pt_regs *ctx)
 full:
 	if (ev.kind == GT_WAIT)
 		seen->waiting = ev.tid;
+	else if (seen->waiting == ev.tid)
+		seen->waiting = 0;
 	lose(t, ev.ts_ns);
 	return 0;
 foreign:
@@ -476,10 +493,14 @@ int gt_exit(void *ctx)
 	struct gt_seen *seen;
 	struct gt_rec ev, *rec;
 	void *ring;
+	__u32 i;
 
 	(void)ctx;
 	if (!t || !t->on || t->tgid != tgid)
 		return 0;
+	for (i = 0; i < GT_CANDS; i++)
+		if (t->cands[i].tid == (__u32)pid_tgid)
+			t->cands[i].addr = 0;
 	fill(&ev, bpf_ktime_get_ns(), (__u32)pid_tgid, GT_EXIT, 0);
 	seen = seen_of(t, ev.tid);
 	if (seen->named != ev.tid)

@@ -137,7 +137,7 @@ struct gt_target {
 	__u64 lost;         /* events that found no room in the ring */
 	__u64 lost_told;    /* of these, told to the reader by a GT_LOST */
 	__u64 gap_begin_ns; /* first loss not yet told */
-	__u64 foreign;      /* hits of release sites on condition variables that are no GIL's */
+	__u64 foreign;      /* hits on condition variables that are, or may be, no GIL's */
 	__u32 unwoken;      /* records since the last wake-up */
 	__u32 ngils;
 	__u32 ncands;
@@ -162,8 +162,8 @@ struct gt_target {
 #define GT_SITE_NOARG  0x02 /* the first argument does not tell the GIL: 0 (functions, 3.6) */
 #define GT_SITE_MATCH  0x04 /* shared code: count only hits on a GIL that is already known */
 #define GT_SITE_LIBC   0x08 /* entry of a libc function: caller and argument decide what it is */
-#define GT_SITE_TAKE   0x20 /* a signal of cond in take_gil: a release only by one who holds */
 #define GT_SITE_STEP   0x10 /* for people: the kernel single-steps this instruction (slow) */
+#define GT_SITE_TAKE   0x20 /* a signal of cond in take_gil: a release only by one who holds */
 
 _Static_assert(sizeof(struct gt_rec) == 16, "the wire record is 16 bytes");
 _Static_assert(sizeof(struct gt_rec_thread) == 40, "");

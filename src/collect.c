@@ -40,7 +40,7 @@ struct gt_collector {
 	uint32_t n_seen; /* threads, those that have ended included */
 
 	uint64_t cond[GT_MAX_GILS]; /* address of each GIL; 0: not known, or may be none */
-	uint32_t gils_seen;         /* bit i: there was an event of that GIL */
+	uint32_t gils_seen;         /* bit i: it was acquired or released */
 	struct gt_before before;
 	uint64_t start_ns; /* mono_ns of the GIL_BEFORE records */
 
@@ -114,7 +114,9 @@ static void know_thread(struct gt_collector *c, const struct gil_event *ev)
 	/* BPF tells of a thread again when others have had its place in the table meanwhile. */
 	struct thread *t = find_thread(c, ev->tid);
 
-	if (!t || t->ended)
+	if (t && t->ended) /* the id is another's now, whose name is to be asked for */
+		t = NULL;
+	if (!t)
 		c->n_seen++;
 	if (!t && c->n_fresh < GT_ARRAY_SIZE(c->fresh))
 		t = &c->fresh[c->n_fresh++];
@@ -223,7 +225,8 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
 		ev.forced = rec->kind == GT_RELEASE && rec->flags & GT_REC_FORCED;
 		if (c->before.left)
 			settle_blocked(c, &ev);
-		if (ev.gil < GT_MAX_GILS)
+		/* A wait changes nothing in who holds. */
+		if (ev.gil < GT_MAX_GILS && ev.kind != GIL_WAIT)
 			c->gils_seen |= 1u << ev.gil;
 	}
 	add_event(c, &ev);
@@ -387,7 +390,10 @@ static void settle_all(struct gt_collector *c, uint64_t mono_ns)
 
 		if (gil < 0)
 			continue;
-		(void)introduce(c, b->tid, mono_ns); /* nameless, if the process has ended */
+		/* Ended alone, when is not known; or with the process, and then it waited till
+		 * then. */
+		if (introduce(c, b->tid, mono_ns) && !gt_proc_ended(c->proc))
+			continue;
 		add_before(c, b->tid, (uint8_t)gil, GIL_BEFORE_WAITING);
 	}
 	gt_before_clear(&c->before);

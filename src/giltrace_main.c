@@ -49,8 +49,8 @@ static const char doc[] =
 	"  5  privileges or a kernel feature are missing\n"
 	"  6  finished, but events were lost\n"
 	"  7  a file could not be written\n"
-	"  8  what was recorded does not add up (probe sites are missing), or nothing was seen "
-	"although threads ran\n";
+	"  8  what was recorded does not add up: probe sites are missing;\n"
+	"     or nothing was seen although threads ran\n";
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "Processes to record; may be repeated", 0},

@@ -311,7 +311,7 @@ static void add(const struct search *s, const struct found *f, struct gt_pytarge
 		(int)s->p->pid, f->map->path, s->libc.map->path);
 }
 
-/* 0, or -ENOEXEC: none can be traced. */
+/* 0, or -errno: none can be traced; -ENOEXEC where all files could be read. */
 static int choose(struct search *s, struct gt_pytarget *out)
 {
 	int some = 0;
@@ -335,12 +335,15 @@ static int choose(struct search *s, struct gt_pytarget *out)
 		gt_log(some ? GT_LOG_WARN : GT_LOG_ERROR,
 		       "process %d: cannot trace the CPython in %s: %s%s%s", (int)s->p->pid,
 		       f->map->path, why,
-		       no_libc ? "; nor by --probe=libc, as no file of the process defines "
-				 "pthread_cond_signal, pthread_cond_timedwait and pthread_cond_wait"
-			       : "",
+		       !no_libc    ? ""
+		       : s->failed ? "; nor by --probe=libc, as not all files of the process could "
+				     "be read; is it still running?"
+				   : "; nor by --probe=libc, as no file of the process defines "
+				     "pthread_cond_signal, pthread_cond_timedwait and "
+				     "pthread_cond_wait",
 		       some ? "; it is left out" : "");
 	}
-	return out->n ? 0 : -ENOEXEC;
+	return out->n ? 0 : s->failed ? s->failed : -ENOEXEC;
 }
 
 static int explain_none(const struct search *s)

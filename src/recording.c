@@ -36,6 +36,8 @@ static enum gt_status worse(enum gt_status a, enum gt_status b)
 /* What CPython 3.13+ tells of its GILs; the same of all CPythons in the process. */
 static void read_gils(const struct gt_recording *r, struct gt_snapshot_gils *out)
 {
+	uint32_t n_told = 0;
+
 	memset(out, 0, sizeof(*out));
 	for (uint32_t i = 0; i < r->py.n; i++) {
 		struct gt_snapshot_gils one;
@@ -47,11 +49,12 @@ static void read_gils(const struct gt_recording *r, struct gt_snapshot_gils *out
 					 r->proc.pid, why);
 			continue;
 		}
-		out->told = 1;
+		n_told++;
 		out->free_threaded |= one.free_threaded;
 		for (uint32_t k = 0; k < one.n && out->n < GT_SNAPSHOT_GILS; k++)
 			out->gil[out->n++] = one.gil[k];
 	}
+	out->told = n_told == r->py.n;
 }
 
 static int is_enabled(const struct gt_snapshot_gils *gils)
@@ -150,7 +153,7 @@ static int write_python(const struct gt_python *py, uint32_t index, struct gt_gi
 		[GT_VERDICT_DISAGREES] = "disagrees",
 	};
 	const struct gt_sites *s = py->sites;
-	char version[16], build_id[2 * GT_BUILDID_MAX + 1] = "", keys[6][40], number[8] = "";
+	char version[16], build_id[2 * GT_BUILDID_MAX + 1] = "", keys[6][40], number[16] = "";
 
 	snprintf(version, sizeof(version), "%u.%u", s->py_major, s->py_minor);
 	for (size_t i = 0; i < s->build_id_len; i++)
@@ -209,14 +212,14 @@ static int write_head(const struct gt_recording *r, const struct gt_recorder *re
 
 /* ---- start ---- */
 
-/* Where the first argument of the probed calls does not tell the GIL, there is index 0 only. */
-static int has_one_index(const struct gt_pytarget *py)
+/* How many of the CPythons have sites whose first argument does not tell the GIL: index 0. */
+static uint32_t count_noarg(const struct gt_pytarget *py)
 {
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < py->n; i++)
-		if (!py->python[i].sites->n ||
-		    !(py->python[i].sites->site[0].flags & GT_SITE_NOARG))
-			return 0;
-	return 1;
+		n += py->python[i].sites->n && py->python[i].sites->site[0].flags & GT_SITE_NOARG;
+	return n;
 }
 
 /* GILs that are told beforehand need no hit that proves them to be one. */
@@ -227,8 +230,9 @@ static void know_gils(struct gt_recording *r, const struct gt_recorder *rec)
 
 	read_gils(r, &gils);
 	for (uint32_t i = 0; i < gils.n; i++) {
-		int index = has_one_index(&r->py)
-				    ? (gils.n == 1 ? 0 : -ENOSPC)
+		/* Beside others, which of them is told at index 0 is not known. */
+		int index = count_noarg(&r->py)
+				    ? (gils.n == 1 && r->py.n == 1 ? 0 : -ENOSPC)
 				    : gt_tracer_know_gil(rec->tracer, r->slot, gils.gil[i].cond);
 
 		if (index >= 0)
@@ -325,6 +329,7 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 	read_gils(r, &gils);
 	/* What has happened since the gate was opened tells more than the snapshot. */
 	status = gt_recording_drain(r, rec);
+	r->gils_first = gils;
 	if (gt_collect_before(r->collector, start_mono_ns, &gils, r->first, r->n_first)) {
 		gt_error("process %d: out of memory", r->proc.pid);
 		status = worse(status, GT_FAILED);
@@ -355,11 +360,34 @@ void gt_recording_second(struct gt_recording *r)
 
 /* ---- finish ---- */
 
+/*
+ * Does the interpreter itself (3.13+) say that its GILs have not changed hands? A thread that gave
+ * one up and took it again, with nobody between, does not show here.
+ */
+static int has_not_switched(const struct gt_recording *r, int *is_kept)
+{
+	struct gt_snapshot_gils now;
+
+	read_gils(r, &now);
+	*is_kept = 1;
+	if (!now.told || !r->gils_first.told || now.n != r->gils_first.n)
+		return 0;
+	for (uint32_t i = 0; i < now.n; i++) {
+		const struct gt_snapshot_gil *a = &r->gils_first.gil[i], *b = &now.gil[i];
+
+		if (a->cond != b->cond || a->switches != b->switches)
+			return 0;
+		*is_kept &= a->locked && b->locked && a->holder == b->holder;
+	}
+	return 1;
+}
+
 /* Was there nothing to record, or are the probes in the wrong place? */
 static enum gt_status explain_silence(struct gt_recording *r)
 {
 	struct gt_activity did;
 	char ran[16], run_ns[24];
+	int is_kept;
 
 	if (!r->first || !r->last || r->without_gil)
 		return GT_OK;
@@ -375,6 +403,9 @@ static enum gt_status explain_silence(struct gt_recording *r)
 	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
 	if (did.ran < 2 && !did.slept)
 		return GT_OK;
+	if (has_not_switched(r, &is_kept) && (is_kept || !did.slept))
+		return GT_OK;
+	r->silence_told = 1;
 	gt_error(
 		"process %d: no GIL event was seen, although %" PRIu32 " of its threads ran, for "
 		"%" PRIu64 " ms of CPU in all: either they never needed the GIL, or the probes in "
@@ -384,7 +415,7 @@ static enum gt_status explain_silence(struct gt_recording *r)
 	return GT_UNSOUND;
 }
 
-static void write_gil_at_end(const struct gt_recording *r)
+static void write_gil_at_end(struct gt_recording *r)
 {
 	struct gt_snapshot_gils gils;
 
@@ -392,9 +423,28 @@ static void write_gil_at_end(const struct gt_recording *r)
 	if (!gils.told || !gils.free_threaded)
 		return;
 
+	r->without_gil = r->without_gil && !is_enabled(&gils);
+
 	const char *const meta[][2] = {{"gil.enabled_at_end", is_enabled(&gils) ? "1" : "0"}};
 
 	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
+}
+
+/* What to do where sites are missing. */
+static const char *advice(const struct gt_recording *r)
+{
+	const struct gt_selfcheck_gil *check = &r->stats.check;
+
+	if (gt_pytarget_mode(&r->py) == GT_PROBE_FUNCTIONS)
+		return "function probes miss inlined copies and mix up the GILs of several "
+		       "interpreters: use --probe=auto";
+	/* Up to 3.11 an interpreter ends with its lock held. */
+	if (r->py.python[0].sites->py_minor < 12 &&
+	    gt_selfcheck_misses(check) == check->miss[GT_MISS_ACQUIRE_HOLDING])
+		return "if the program ends its Python and starts it again, that is why; else "
+		       "compare with --probe=libc, and please report it with the output of "
+		       "--dry-run";
+	return "compare with --probe=libc, and please report it with the output of --dry-run";
 }
 
 static enum gt_status judge(const struct gt_recording *r, const struct gt_recorder *rec)
@@ -418,9 +468,8 @@ static enum gt_status judge(const struct gt_recording *r, const struct gt_record
 	if (gt_selfcheck_misses(&st->check)) {
 		gt_selfcheck_text(&st->check, text, sizeof(text));
 		gt_error("process %d: sites missing: what was recorded does not add up (%s); do "
-			 "not trust it; compare with --probe=libc, and please report this with the "
-			 "output of --dry-run",
-			 r->proc.pid, text);
+			 "not trust it; %s",
+			 r->proc.pid, text, advice(r));
 		status = worse(status, GT_UNSOUND);
 	}
 	return status;
@@ -436,6 +485,7 @@ enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recor
 
 	lost = gt_tracer_lost(rec->tracer, r->slot, &gap_begin_ns);
 	r->foreign = gt_tracer_foreign(rec->tracer, r->slot);
+	r->gils = gt_tracer_gils(rec->tracer, r->slot);
 	if (alive) {
 		gt_recording_second(r);
 		write_gil_at_end(r);

@@ -37,13 +37,16 @@ struct gt_recording {
 	char file[GT_FILE_NAME_MAX]; /* in the output folder; empty: none was made */
 	enum gil_end_reason end;     /* 0: not recorded */
 	struct gt_collect_stats stats;
-	uint64_t foreign;    /* hits on condition variables that are no GIL's */
-	uint8_t without_gil; /* a free-threaded build that began without its GIL */
+	uint64_t foreign;     /* hits on condition variables that are no GIL's */
+	uint32_t gils;        /* that were told apart */
+	uint8_t without_gil;  /* free-threaded, its GIL off all the time, as far as is known */
+	uint8_t silence_told; /* that nothing was recorded has been explained */
 	/* private */
-	struct gt_collector *collector; /* NULL: not being recorded (any more) */
+	struct gt_collector *collector;     /* NULL: not being recorded (any more) */
+	struct gt_snapshot_gils gils_first; /* at the start */
 	uint32_t slot;
-	struct gt_snapshot_thread *first,
-		*last; /* what its threads had run at the start, and later */
+	/* What its threads had run at the start, and later. */
+	struct gt_snapshot_thread *first, *last;
 	size_t n_first, n_last;
 };
 

@@ -123,14 +123,19 @@ void gt_report_result(const struct gt_recording *r, const char *dir)
 			" events are lost; a larger --ring-size helps",
 			r->proc.pid, st->lost);
 	if (!st->events && !st->lost && !st->unwritten && r->end != GIL_END_ERROR &&
-	    !r->without_gil)
+	    !r->without_gil && !r->silence_told)
 		gt_warn("process %d: the GIL did not change hands while it was recorded: its "
 			"threads slept, or a single busy one kept it",
 			r->proc.pid);
 	if (st->unchecked)
-		gt_warn("process %d: %" PRIu64 " events of more threads than could be followed "
-			"were recorded, but not checked",
+		gt_warn("process %d: %" PRIu64 " events of more threads or GILs than can be "
+			"followed were recorded, but not checked",
 			r->proc.pid, st->unchecked);
+	if (r->py.libc && r->gils == GT_MAX_GILS)
+		gt_warn("process %d: it has %d GILs or more; those beyond are missing, as "
+			"--probe=libc "
+			"cannot tell them from other condition variables",
+			r->proc.pid, GT_MAX_GILS);
 	if (r->foreign)
 		gt_debug("process %d: %" PRIu64 " uses of other condition variables left out",
 			 r->proc.pid, r->foreign);

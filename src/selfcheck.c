@@ -355,8 +355,10 @@ void gt_selfcheck_event(struct gt_selfcheck *c, const struct gil_event *ev)
 		on_exit_of(c, ev->tid);
 		return;
 	}
-	if (ev->gil >= GT_SELFCHECK_GILS)
+	if (ev->gil >= GT_SELFCHECK_GILS) {
+		c->unchecked += ev->kind == GIL_ACQUIRE || ev->kind == GIL_RELEASE;
 		return;
+	}
 	g = &c->gils[ev->gil];
 	switch (ev->kind) {
 	case GIL_ACQUIRE:

@@ -45,7 +45,7 @@ void gt_selfcheck_tick(struct gt_selfcheck *c);
 const struct gt_selfcheck_gil *gt_selfcheck_gil(const struct gt_selfcheck *c, unsigned int index);
 struct gt_selfcheck_gil gt_selfcheck_sum(const struct gt_selfcheck *c);
 
-/* Events of threads beyond those that can be followed: they were not checked. */
+/* Events of threads, acquires and releases of GILs beyond those that can be followed. */
 uint64_t gt_selfcheck_unchecked(const struct gt_selfcheck *c);
 
 /* The number of mismatches in a sum. */

@@ -364,8 +364,11 @@ int gt_session_record(struct gt_session *s)
 		if (s->targets[i].collector)
 			gt_tracer_gate(s->recorder.tracer, s->targets[i].slot, 1);
 	for (size_t i = 0; i < s->n && !err; i++)
-		if (s->targets[i].collector)
+		if (s->targets[i].collector) {
+			/* A look takes some milliseconds, and rings fill meanwhile. */
+			keep_collecting(s);
 			worsen(s, gt_recording_look(&s->targets[i], &s->recorder, start.mono_ns));
+		}
 	if (!err) {
 		gt_info("recording %zu process%s by %s%s", s->n_open, s->n_open == 1 ? "" : "es",
 			gt_tracer_backend(s->recorder.tracer),

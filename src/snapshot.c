@@ -195,6 +195,7 @@ static int add_gil(struct walk *w, uint64_t addr)
 		.enabled = s.enabled > 0,
 		.locked = s.locked == 1,
 		.holder = s.locked == 1 ? holder : 0,
+		.switches = s.switch_number,
 	};
 	return 0;
 }

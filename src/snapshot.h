@@ -20,7 +20,8 @@ struct gt_snapshot_gil {
 	uint64_t cond;   /* address of gil->cond */
 	uint8_t enabled; /* 0: a free-threaded build that runs without it */
 	uint8_t locked;
-	uint32_t holder; /* tid in our PID namespace; 0: nobody, or not known */
+	uint32_t holder;   /* tid in our PID namespace; 0: nobody, or not known */
+	uint64_t switches; /* how often it has passed from one thread to another; wraps */
 };
 
 struct gt_snapshot_gils {

@@ -405,3 +405,8 @@ uint64_t gt_tracer_foreign(const struct gt_tracer *t, uint32_t slot)
 {
 	return __atomic_load_n(&t->targets[slot].foreign, __ATOMIC_RELAXED);
 }
+
+uint32_t gt_tracer_gils(const struct gt_tracer *t, uint32_t slot)
+{
+	return __atomic_load_n(&t->targets[slot].ngils, __ATOMIC_RELAXED);
+}

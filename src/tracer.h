@@ -75,6 +75,9 @@ int gt_tracer_consume(struct gt_tracer *t, uint32_t slot);
  * GT_LOST record (0: none). Exact after gt_tracer_settle(). */
 uint64_t gt_tracer_lost(const struct gt_tracer *t, uint32_t slot, uint64_t *gap_begin_ns);
 
+/* GILs that have an index, at most GT_MAX_GILS. */
+uint32_t gt_tracer_gils(const struct gt_tracer *t, uint32_t slot);
+
 /* Hits on condition variables that are no GIL's. */
 uint64_t gt_tracer_foreign(const struct gt_tracer *t, uint32_t slot);
 

@@ -127,7 +127,8 @@ struct gil_site {
 	uint64_t offset; /* of the probed instruction in the file */
 	uint8_t kind;    /* enum gil_kind */
 	/* Bit 0: return probe; 1: GIL not told apart; 2: known GILs only; 3: a function of libc,
-	 * the argument decides; 4: single-stepped by the kernel. */
+	 * the argument decides; 4: single-stepped by the kernel;
+	 * 5: a release only by a thread that holds. */
 	uint8_t flags;
 	char how[GIL_SITE_HOW_MAX]; /* how it was found, for people */
 };

@@ -21,7 +21,7 @@ from common import LIMIT, new_dir, say, scratch
 ABOUT = r"""
 import sys, os, sysconfig
 lib = None
-libc = "CS_GNU_LIBC_VERSION" in os.confstr_names and os.confstr("CS_GNU_LIBC_VERSION")
+libc = None
 for line in open("/proc/self/maps"):
     f = line.split(None, 5)
     name = os.path.basename(f[5].strip()) if len(f) == 6 else ""
@@ -31,7 +31,8 @@ for line in open("/proc/self/maps"):
         libc = "musl"
 print(repr((tuple(sys.version_info[:3]), sys.prefix, lib,
             "CPython" if "PyPy" not in sys.version else "PyPy",
-            {"debug": hasattr(sys, "gettotalrefcount"), "libc": libc,
+            {"debug": hasattr(sys, "gettotalrefcount"),
+             "libc": libc or os.confstr("CS_GNU_LIBC_VERSION"),
              "options": sysconfig.get_config_var("CONFIG_ARGS") or "",
              "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED"))})))
 """

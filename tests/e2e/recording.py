@@ -180,7 +180,7 @@ def violations(events, gaps=()):
     GIL, and after a gap, nothing is known and everything is allowed. BEFORE tells a state, so no
     event stands before it; after EXIT a thread is another one, with a THREAD record of its own.
     """
-    bad, state, holder, last, gone = [], {}, {}, {}, set()
+    bad, state, holder, last, gone, moved = [], {}, {}, {}, set(), set()
     gaps = sorted((g.ns, g) for g in gaps)
     for n, e in enumerate(events):
         while gaps and gaps[0][0] <= e.ns and e.kind != BEFORE:
@@ -194,7 +194,7 @@ def violations(events, gaps=()):
         if e.tid in gone:
             bad.append("%s: the thread has ended" % here)
         if e.kind == BEFORE:
-            if ("thread", e.tid) in last or (e.state == HOLDING and ("GIL", e.gil) in last):
+            if ("thread", e.tid) in last or (e.state == HOLDING and e.gil in moved):
                 bad.append("%s: there are events before it" % here)
             state[e.tid] = "holding" if e.state == HOLDING else "waited"
             if e.state == HOLDING:
@@ -221,6 +221,8 @@ def violations(events, gaps=()):
         state[e.tid] = AFTER[e.kind]
         if e.gil == INDEX_OTHER:
             continue
+        if e.kind in (ACQUIRE, RELEASE):
+            moved.add(e.gil)
         if e.kind == ACQUIRE:
             if holder.get(e.gil) is not None:
                 bad.append("%s: %d holds it" % (here, holder[e.gil]))
