@@ -34,7 +34,8 @@ with_apt() {
 		zlib1g-dev python3)
 	local missing=() p
 
-	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace)
+	# The last two: what scripts/pythons.sh needs to build a Python.
+	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace libffi-dev xz-utils)
 	[ -z "$lint" ] || want+=(clang-format-14 clang-tidy-14 cppcheck shellcheck)
 	for p in "${want[@]}"; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] ||

@@ -21,18 +21,17 @@ from common import LIMIT, new_dir, say, scratch
 ABOUT = r"""
 import sys, os, sysconfig
 lib = None
-libc = None
+libc, name = None, "CS_GNU_LIBC_VERSION"
 for line in open("/proc/self/maps"):
-    f = line.split(None, 5)
-    name = os.path.basename(f[5].strip()) if len(f) == 6 else ""
-    if name.startswith("libpython%d.%d" % sys.version_info[:2]):
-        lib = f[5].strip()
+    path = line.split(None, 5)[5].strip() if "/" in line else ""
+    if os.path.basename(path).startswith("libpython%d.%d" % sys.version_info[:2]):
+        lib = path
     if "/ld-musl" in line:
         libc = "musl"
 print(repr((tuple(sys.version_info[:3]), sys.prefix, lib,
             "CPython" if "PyPy" not in sys.version else "PyPy",
             {"debug": hasattr(sys, "gettotalrefcount"),
-             "libc": libc or os.confstr("CS_GNU_LIBC_VERSION"),
+             "libc": libc or name in os.confstr_names and os.confstr(name),
              "options": sysconfig.get_config_var("CONFIG_ARGS") or "",
              "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED"))})))
 """
