@@ -6,6 +6,9 @@ Environment:
   GT_BUILD_DIR      where giltrace and gil2trace lie; build/ at the top of the source otherwise
   GT_REQUIRE_BPF    1: a test that cannot attach fails instead of being skipped
   GT_EXTRA_PYTHONS  more interpreters, separated by colons
+  GT_PYTHONS_DIR    where scripts/pythons.sh has put others
+  GT_ALL_PYTHONS    1: all of these in every test, not one of each kind
+  GT_WRITE_DOCS     1: test_matrix.py writes its table to docs/pythons.md
 
 Nothing here waits by sleeping for a guessed time: processes tell over pipes what they have done,
 and where the kernel has no such word (a thread has blocked, a probe has gone), the condition
