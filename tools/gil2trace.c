@@ -395,7 +395,9 @@ static void report(const char *path, const gil_reader *r, const struct gt_timeli
 	uint64_t ns = gil_reader_last_mono_ns(r) - gil_reader_first_mono_ns(r);
 	int64_t step_ns = gil_reader_clock_step_ns(r);
 	const char *why = gil_reader_meta(r, "end.error"), *mode = gil_reader_meta(r, "probe.mode");
-	int is_libc = mode && !strcmp(mode, "libc");
+	const char *better = !mode || !strcmp(mode, "sites") ? "; try giltrace --probe=libc"
+			     : !strcmp(mode, "functions")    ? "; try giltrace --probe=auto"
+							     : "";
 
 	if (!gil_reader_end_reason(r) && !gil_reader_problem(r))
 		gt_warn("%s: the recorder was killed; what it had not written by then is missing, "
@@ -425,7 +427,7 @@ static void report(const char *path, const gil_reader *r, const struct gt_timeli
 	if (doubt)
 		gt_warn("%s: GIL SITES ARE MISSING: do not trust this trace; the GIL changed hands "
 			"where giltrace had no probe: %.1024s%s",
-			path, doubt, is_libc ? "" : "; try giltrace --probe=libc");
+			path, doubt, better);
 }
 
 static uint64_t unix_ns(const void *reader, uint64_t mono_ns)
