@@ -23,9 +23,7 @@ static const char *const api_name[API_COUNT] = {
 #define BIT(api) (1u << (api))
 #define IS_TAKE  (BIT(API_LOCK) | BIT(API_UNLOCK) | BIT(API_SIGNAL) | BIT(API_TIMEDWAIT))
 
-static int refuse(struct gt_sites *out, const char *fmt, ...) GT_PRINTF(2, 3);
-
-static int refuse(struct gt_sites *out, const char *fmt, ...)
+int gt_gilscan_refuse(struct gt_sites *out, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -43,10 +41,11 @@ int gt_gilscan_add(const struct gt_image *img, struct gt_sites *out, uint64_t va
 	va_list ap;
 
 	if (out->n == GT_SITES_MAX)
-		return refuse(out, "more than %d probe sites", GT_SITES_MAX);
+		return gt_gilscan_refuse(out, "more than %d probe sites", GT_SITES_MAX);
 	memset(s, 0, sizeof(*s));
 	if (gt_image_offset(img, vaddr, &s->offset))
-		return refuse(out, "address 0x%" PRIx64 " lies in no code segment", vaddr);
+		return gt_gilscan_refuse(out, "address 0x%" PRIx64 " lies in no code segment",
+					 vaddr);
 	s->vaddr = vaddr;
 	s->kind = (uint8_t)kind;
 	s->flags = (uint8_t)(flags | (gt_emulated_at(img, vaddr) ? 0 : GT_SITE_STEP));
@@ -153,7 +152,8 @@ int gt_gilscan_identify_named(const struct gt_image *img, const struct gt_gilnam
 		memcpy(out->build_id, img->build_id, img->build_id_len);
 	}
 	if (find_name(img, names, "PyEval_RestoreThread", &v))
-		return refuse(out, "no CPython: PyEval_RestoreThread is not among its exports");
+		return gt_gilscan_refuse(
+			out, "no CPython: PyEval_RestoreThread is not among its exports");
 	out->is_python = 1;
 	out->code_delta = gt_image_code_delta(img);
 	if (find_name(img, names, "_PyRuntime", &out->runtime))
@@ -161,14 +161,15 @@ int gt_gilscan_identify_named(const struct gt_image *img, const struct gt_gilnam
 	if (!find_name(img, names, "PyString_Type", &v)) {
 		out->python2 = 1;
 		out->py_major = 2;
-		return refuse(out,
-			      "CPython 2 uses another lock (interpreter_lock); giltrace supports "
-			      "3.6 and later");
+		return gt_gilscan_refuse(
+			out, "CPython 2 uses another lock (interpreter_lock); giltrace supports "
+			     "3.6 and later");
 	}
 	find_version(img, names, name, out);
 	if (out->py_major == 3 && out->py_minor < 6)
-		return refuse(out, "CPython 3.%d is too old; giltrace supports 3.6 and later",
-			      out->py_minor);
+		return gt_gilscan_refuse(out,
+					 "CPython 3.%d is too old; giltrace supports 3.6 and later",
+					 out->py_minor);
 	if (out->py_minor != 6)
 		out->switch_cond = (uint32_t)switch_distances(img)[0];
 	return 0;
@@ -460,8 +461,8 @@ static int add_sites(const struct gil *g, struct gt_sites *out)
 	for (uint32_t i = 0; i < out->n; i++)
 		kinds[out->site[i].kind]++;
 	if (!kinds[GT_ACQUIRE] || !kinds[GT_RELEASE])
-		return refuse(out, "take_gil was found, but not where it %s the lock",
-			      kinds[GT_ACQUIRE] ? "gives back" : "gets");
+		return gt_gilscan_refuse(out, "take_gil was found, but not where it %s the lock",
+					 kinds[GT_ACQUIRE] ? "gives back" : "gets");
 	out->switch_cond = g->is_static ? 0 : (uint32_t)g->distance;
 	/* 3.6 has one GIL, whose two condition variables do not lead to each other. */
 	for (uint32_t i = 0; i < out->n && g->is_static; i++)
@@ -479,21 +480,23 @@ int gt_gilscan_sites_named(const struct gt_image *img, const struct gt_gilnames 
 	if (!err)
 		err = find_wrappers(&g);
 	if (err == -E2BIG)
-		err = refuse(
+		err = gt_gilscan_refuse(
 			out,
 			"too much code or too many users of condition variables to find the GIL's");
 	if (err)
 		goto out;
 	if (!img->eh_table)
-		err = refuse(out, "no .eh_frame_hdr: the bounds of its functions are not known");
+		err = gt_gilscan_refuse(
+			out, "no .eh_frame_hdr: the bounds of its functions are not known");
 	else if (!g.cs.n)
-		err = refuse(out, "it does not call pthread_cond_signal of a shared C library");
+		err = gt_gilscan_refuse(
+			out, "it does not call pthread_cond_signal of a shared C library");
 	if (err)
 		goto out;
 	find_takes(&g);
 	if (!g.ntakes) {
-		err = refuse(out,
-			     "no function that waits and signals like take_gil is reached from "
+		err = gt_gilscan_refuse(
+			out, "no function that waits and signals like take_gil is reached from "
 			     "PyEval_RestoreThread");
 		goto out;
 	}

@@ -48,6 +48,9 @@ int gt_gilscan_identify_named(const struct gt_image *img, const struct gt_gilnam
 int gt_gilscan_sites_named(const struct gt_image *img, const struct gt_gilnames *names,
 			   struct gt_sites *out);
 
+/* Leaves no sites in *out, and says why. Returns -ENOENT. */
+int gt_gilscan_refuse(struct gt_sites *out, const char *fmt, ...) GT_PRINTF(2, 3);
+
 /*
  * Adds a site; its offset follows from vaddr, and GT_SITE_STEP from the instruction there. -ENOENT,
  * with out->why: no room, or no code there.

@@ -389,19 +389,6 @@ static int add_function(const struct view *v, const struct gt_symbol *f, struct 
 			      noarg | GT_SITE_RETURN, "symbol: return of %s", f->name);
 }
 
-static int refuse(struct gt_sites *out, const char *fmt, ...) GT_PRINTF(2, 3);
-
-static int refuse(struct gt_sites *out, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(out->why, sizeof(out->why), fmt, ap);
-	va_end(ap);
-	out->n = 0;
-	return -ENOENT;
-}
-
 /*
  * Copies whose releases function probes miss. Not those in take_gil (3.9+, where the interpreter
  * ends): take_gil does not return there, so that no hold has begun either.
@@ -450,11 +437,12 @@ int gt_symcheck_functions(struct gt_symsrc *src, const struct gt_image *img, int
 		drops += !v.sym[i].cold && !is_take(&v.sym[i]);
 	}
 	if (!takes || !drops)
-		return refuse(out, "no symbol %s in the file or in debug files installed for it",
-			      takes ? "drop_gil (it is inlined)" : "take_gil");
+		return gt_gilscan_refuse(
+			out, "no symbol %s in the file or in debug files installed for it",
+			takes ? "drop_gil (it is inlined)" : "take_gil");
 	missed = what_is_missed(out, find_copies(&c), buf, sizeof(buf));
 	if (safe && missed)
-		return refuse(out, "%s", missed);
+		return gt_gilscan_refuse(out, "%s", missed);
 	out->n = 0;
 	for (size_t i = 0; i < v.n && !err; i++)
 		if (!v.sym[i].cold && !is_nested(&v, &v.sym[i]))

@@ -67,8 +67,8 @@ struct gt_sites {
 	uint8_t stripped;  /* no .symtab in the file itself */
 	uint8_t python2;   /* a CPython 2: another lock; n is 0 */
 	uint8_t is_python; /* the file holds CPython's GIL code (defines PyEval_RestoreThread) */
-	uint8_t mode; /* enum gt_probe_mode: which way the sites are of; never AUTO where n > 0 */
-	uint8_t verdict; /* enum gt_verdict */
+	uint8_t mode;      /* enum gt_probe_mode: of the sites; LIBC with n 0: only that is left */
+	uint8_t verdict;   /* enum gt_verdict */
 	uint8_t pad[6];
 	uint8_t build_id[GT_BUILDID_MAX];
 	uint64_t runtime;     /* virtual address of _PyRuntime; 0: not exported */
@@ -78,7 +78,8 @@ struct gt_sites {
 	char disagreement[GT_WHY_MAX];
 	uint32_t n_functions, n_inlined;
 	struct gt_function function[GT_FUNCTIONS_MAX];
-	struct gt_function inlined[GT_INLINED_MAX]; /* GT_SYMRES_DEEP only */
+	struct gt_function
+		inlined[GT_INLINED_MAX]; /* none looked for: without DEEP, where all agree */
 	struct gt_site site[GT_SITES_MAX];
 };
 
