@@ -17,15 +17,18 @@
 #define GT_TAG_SAME_SITE 0x40 /* as the last record of this kind */
 #define GT_TAG_RESERVED  0x80
 
-#define GT_KIND_OWN_FIELDS 8  /* kinds from here on have fields of their own, behind a length */
-#define GT_RECORD_MAX      64 /* bytes the encoder writes at most for one record */
+#define GT_KIND_OWN_FIELDS 8   /* kinds from here on have fields of their own, behind a length */
+#define GT_RECORD_MAX      128 /* bytes the encoder writes at most for one record */
+
+/* Out of line: so that the path of the events that come by the million stays small. */
+#define GT_RARE static __attribute__((noinline, cold, unused))
 
 #define GT_KINDS_EVENTS                                                                            \
 	(1u << GIL_WAIT | 1u << GIL_ACQUIRE | 1u << GIL_RELEASE | 1u << GIL_YIELD |                \
 	 1u << GIL_TAKE | 1u << GIL_DROPPED)
 #define GT_KINDS_KNOWN                                                                             \
 	(GT_KINDS_EVENTS | 1u << GIL_THREAD | 1u << GIL_GIL | 1u << GIL_LOST | 1u << GIL_BEFORE |  \
-	 1u << GIL_EXIT | 1u << GIL_LEFT)
+	 1u << GIL_EXIT | 1u << GIL_LEFT | 1u << GIL_LATE)
 
 /*
  * What goes in and comes out. GIL_FORCED does neither: the writer makes it of a release, and the
@@ -253,29 +256,62 @@ static inline uint32_t gt_encoder_thread(struct gt_encoder *e, uint32_t tid)
 	return e->nthreads - 1;
 }
 
-static inline uint8_t *gt_encode_own_fields(uint8_t *p, const struct gil_event *ev)
+/* u8 length, bytes */
+static inline uint8_t *gt_short_put(uint8_t *p, const char *s, size_t n)
+{
+	*p++ = (uint8_t)n;
+	memcpy(p, s, n);
+	return p + n;
+}
+
+/* As much of a name as a record may hold, cut between two characters where it is UTF-8. */
+static inline size_t gt_name_len(const char *name)
+{
+	size_t n = strnlen(name, GIL_NAME_MAX + 1), cut = GIL_NAME_MAX;
+
+	if (n <= GIL_NAME_MAX)
+		return n;
+	while (cut > GIL_NAME_MAX - 3 && ((uint8_t)name[cut] & 0xc0) == 0x80)
+		cut--;
+	return ((uint8_t)name[cut] & 0xc0) == 0x80 ? GIL_NAME_MAX : cut;
+}
+
+static inline uint8_t *gt_encode_thread(uint8_t *p, const struct gil_event *ev)
+{
+	const char *name = ev->thread.name ? ev->thread.name : "";
+
+	p = gt_varint_put(p, ev->thread.ns_tid);
+	p = gt_short_put(p, ev->thread.comm, strnlen(ev->thread.comm, GIL_COMM_LEN - 1));
+	if (!ev->thread.host_tid && !name[0])
+		return p;
+	p = gt_varint_put(p, ev->thread.host_tid);
+	return gt_short_put(p, name, gt_name_len(name));
+}
+
+/* How long before the record something began. Another CPU's clock may have stamped it: 0 then. */
+static inline uint64_t gt_time_before(const struct gil_event *ev, uint64_t begin_ns)
+{
+	return begin_ns < ev->mono_ns ? ev->mono_ns - begin_ns : 0;
+}
+
+GT_RARE uint8_t *gt_encode_own_fields(uint8_t *p, const struct gil_event *ev)
 {
 	uint8_t *len = p++;
-	size_t n;
 
 	switch (ev->kind) {
 	case GIL_THREAD:
-		p = gt_varint_put(p, ev->thread.ns_tid);
-		n = strnlen(ev->thread.comm, GIL_COMM_LEN - 1);
-		*p++ = (uint8_t)n;
-		memcpy(p, ev->thread.comm, n);
-		p += n;
+		p = gt_encode_thread(p, ev);
 		break;
 	case GIL_GIL:
 		*p++ = ev->unconfirmed ? 1 : 0;
 		p = gt_varint_put(p, ev->gil_ident.addr);
 		break;
 	case GIL_LOST:
-		/* The gap was begun on another CPU: be ready for a begin a little after its end. */
-		p = gt_varint_put(p, ev->lost.begin_mono_ns < ev->mono_ns
-					     ? ev->mono_ns - ev->lost.begin_mono_ns
-					     : 0);
+		p = gt_varint_put(p, gt_time_before(ev, ev->lost.begin_mono_ns));
 		p = gt_varint_put(p, ev->lost.count);
+		break;
+	case GIL_LATE:
+		p = gt_varint_put(p, gt_time_before(ev, ev->late.begin_mono_ns));
 		break;
 	case GIL_BEFORE:
 		*p++ = ev->before.state;
@@ -292,7 +328,7 @@ static inline uint8_t *gt_encode_own_fields(uint8_t *p, const struct gil_event *
  */
 static inline uint8_t *gt_encode(struct gt_encoder *e, uint8_t *p, const struct gil_event *ev)
 {
-	uint32_t tid = ev->kind == GIL_LOST ? 0 : ev->tid;
+	uint32_t tid = ev->kind == GIL_LOST || ev->kind == GIL_LATE ? 0 : ev->tid;
 	uint8_t *tag;
 
 	if (!e->count++) {
@@ -346,6 +382,7 @@ struct gt_decoder {
 	uint8_t kind; /* of the record before; 0: none in this block */
 	uint8_t site[GT_TAG_KIND + 1];
 	uint32_t tids[GIL_BLOCK_THREADS_MAX];
+	char name[GIL_NAME_MAX + 1]; /* of the latest THREAD */
 };
 
 static inline void gt_decoder_start(struct gt_decoder *d, const uint8_t *payload, size_t size,
@@ -360,8 +397,49 @@ static inline void gt_decoder_start(struct gt_decoder *d, const uint8_t *payload
 	d->span_ns = last_ns - first_ns;
 }
 
-/* Out of line: rare, and the common path stays small. Returns NULL or why it is wrong. */
-static inline const char *gt_decode_own_fields(struct gt_decoder *d, struct gil_event *ev)
+/* Reads a u8 length, at most max, and so many bytes, none of them 0, into a buffer of max + 1. */
+static inline const char *gt_short_get(const uint8_t **p, const uint8_t *end, char *buf, size_t max)
+{
+	size_t n;
+
+	if (*p >= end || **p > max || **p > end - *p - 1)
+		return "its fields (a thread) are wrong";
+	n = *(*p)++;
+	if (memchr(*p, 0, n))
+		return "a thread's name holds a NUL";
+	memset(buf, 0, max + 1);
+	memcpy(buf, *p, n);
+	*p += n;
+	return NULL;
+}
+
+static inline const char *gt_decode_thread_fields(struct gt_decoder *d, const uint8_t *p,
+						  const uint8_t *end, struct gil_event *ev)
+{
+	const char *wrong;
+	uint64_t v;
+
+	ev->thread.host_tid = 0;
+	ev->thread.name = NULL;
+	p = gt_varint_get(p, &v);
+	if (!p || v > UINT32_MAX)
+		return "its fields (a thread) are wrong";
+	ev->thread.ns_tid = (uint32_t)v;
+	wrong = gt_short_get(&p, end, ev->thread.comm, GIL_COMM_LEN - 1);
+	if (wrong || p == end) /* format 1.1, or nothing more is known */
+		return wrong;
+	p = gt_varint_get(p, &v);
+	if (!p || v > UINT32_MAX)
+		return "its fields (a thread) are wrong";
+	ev->thread.host_tid = (uint32_t)v;
+	wrong = gt_short_get(&p, end, d->name, GIL_NAME_MAX);
+	if (!wrong && d->name[0])
+		ev->thread.name = d->name;
+	return wrong;
+}
+
+/* Returns NULL or why it is wrong. */
+GT_RARE const char *gt_decode_own_fields(struct gt_decoder *d, struct gil_event *ev)
 {
 	const uint8_t *p = d->p, *end;
 	uint64_t len, v;
@@ -373,13 +451,7 @@ static inline const char *gt_decode_own_fields(struct gt_decoder *d, struct gil_
 	d->p = end; /* also over fields that a later minor version has added */
 	switch (ev->kind) {
 	case GIL_THREAD:
-		p = gt_varint_get(p, &v);
-		if (!p || p >= end || v > UINT32_MAX || *p >= GIL_COMM_LEN || *p > end - p - 1)
-			return "its fields (a thread) are wrong";
-		ev->thread.ns_tid = (uint32_t)v;
-		memset(ev->thread.comm, 0, sizeof(ev->thread.comm));
-		memcpy(ev->thread.comm, p + 1, *p);
-		return memchr(p + 1, 0, *p) ? "a thread's name holds a NUL" : NULL;
+		return gt_decode_thread_fields(d, p, end, ev);
 	case GIL_GIL:
 		if (p >= end)
 			return "its fields (a GIL) are wrong";
@@ -397,6 +469,12 @@ static inline const char *gt_decode_own_fields(struct gt_decoder *d, struct gil_
 		if (p >= end)
 			return "its fields (a state) are wrong";
 		ev->before.state = *p;
+		return NULL;
+	case GIL_LATE:
+		p = gt_varint_get(p, &v);
+		if (!p || p > end || v >= ev->mono_ns)
+			return "its fields (a late begin) are wrong";
+		ev->late.begin_mono_ns = ev->mono_ns - v;
 		return NULL;
 	}
 	return NULL;

@@ -176,7 +176,8 @@ int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lo
 	uint32_t is_event;
 	uint8_t *p;
 
-	if (!gt_is_known(ev) || !ev->mono_ns || ev->mono_ns >= GIL_TIME_MAX)
+	if (!gt_is_known(ev) || !ev->mono_ns || ev->mono_ns >= GIL_TIME_MAX ||
+	    (ev->kind == GIL_LATE && !ev->late.begin_mono_ns))
 		return -EINVAL;
 	is_event = GT_KINDS_EVENTS >> ev->kind & 1;
 	if (f->err) {

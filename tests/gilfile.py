@@ -7,7 +7,7 @@ It is the proof that the page suffices, and an independent view of a file for te
     f.meta      dict of str
     f.sites     list of Site
     f.clocks    list of Clock
-    f.events    list of Event, in the file's order; kinds that version 1.1 does not know left out
+    f.events    list of Event, in the file's order; kinds that version 1.2 does not know left out
     f.end       End, or None: the recorder was killed
     f.lost_total
     f.problem   None, or what was left out and where
@@ -22,9 +22,10 @@ import zlib
 
 WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = 1, 2, 3, 4, 5, 6
 FORCED = 7  # joined to the RELEASE behind it
-THREAD, GIL, LOST, BEFORE, EXIT, LEFT = 8, 9, 10, 11, 12, 13
+THREAD, GIL, LOST, BEFORE, EXIT, LEFT, LATE = 8, 9, 10, 11, 12, 13, 14
 KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED",
-              8: "THREAD", 9: "GIL", 10: "LOST", 11: "BEFORE", 12: "EXIT", 13: "LEFT"}
+              8: "THREAD", 9: "GIL", 10: "LOST", 11: "BEFORE", 12: "EXIT", 13: "LEFT",
+              14: "LATE"}
 WAITING, HOLDING = 1, 2  # state of a BEFORE
 END_REASONS = {1: "duration", 2: "stopped", 3: "target exit", 4: "error", 5: "exec"}
 
@@ -41,12 +42,13 @@ End = collections.namedtuple("End", "reason events lost mono_ns")
 Header = collections.namedtuple(
     "Header", "magic type codec reserved size count seq first_ns last_ns lost_total "
               "payload_crc header_crc")
-# ns_tid, comm (bytes): THREAD; unconfirmed, addr: GIL; begin_mono_ns, count: LOST; forced: RELEASE,
-# False in files that do not know it (version 1.0, function probes), too; state: BEFORE
+# ns_tid, comm (bytes), host_tid, name (bytes): THREAD, 0 or empty where not known; unconfirmed, addr:
+# GIL; begin_mono_ns: LOST, LATE; count: LOST; forced: RELEASE, False in files that do not know it
+# (version 1.0, function probes), too; state: BEFORE
 Event = collections.namedtuple(
     "Event", "mono_ns tid kind gil site ns_tid comm unconfirmed addr begin_mono_ns count "
-             "forced state")
-Event.__new__.__defaults__ = (None,) * 8
+             "forced state host_tid name")
+Event.__new__.__defaults__ = (None,) * 10
 
 FILE_HEADER = struct.Struct("<8sHHIIIII")
 BLOCK_HEADER = struct.Struct("<IHBBIIQQQQII")
@@ -149,16 +151,29 @@ def read_end(f, head, buf):
     f.end = End(reason, events, lost, head.last_ns)
 
 
+def short_text(buf, pos, end, limit):
+    """A u8, the length, and so many bytes."""
+    if pos >= end or buf[pos] > limit or buf[pos] > end - pos - 1:
+        raise Damage("a THREAD record is wrong")
+    after = pos + 1 + buf[pos]
+    text = bytes(buf[pos + 1:after])
+    if b"\0" in text:
+        raise Damage("a thread's name holds a 0")
+    return text, after
+
+
 def own_fields(kind, time, buf, pos, end):
     """The fields of a record of kind 8 .. 15, as keywords of Event."""
     if kind == THREAD:
         ns_tid, pos = varint(buf, pos, end)
-        if pos >= end or buf[pos] > 15 or buf[pos] > end - pos - 1 or ns_tid >> 32:
+        comm, pos = short_text(buf, pos, end, 15)
+        host_tid, name = 0, b""
+        if pos < end:
+            host_tid, pos = varint(buf, pos, end)
+            name, pos = short_text(buf, pos, end, 63)
+        if ns_tid >> 32 or host_tid >> 32:
             raise Damage("a THREAD record is wrong")
-        comm = bytes(buf[pos + 1:pos + 1 + buf[pos]])
-        if b"\0" in comm:
-            raise Damage("a thread's name holds a 0")
-        return {"ns_tid": ns_tid, "comm": comm}
+        return {"ns_tid": ns_tid, "comm": comm, "host_tid": host_tid, "name": name}
     if kind == GIL:
         if pos >= end:
             raise Damage("a GIL record is wrong")
@@ -172,6 +187,11 @@ def own_fields(kind, time, buf, pos, end):
         if pos >= end:
             raise Damage("a BEFORE record is wrong")
         return {"state": buf[pos]}
+    if kind == LATE:
+        before, pos = varint(buf, pos, end)
+        if before >= time:
+            raise Damage("a LATE record is wrong")
+        return {"begin_mono_ns": time - before}
     return {}
 
 
@@ -303,13 +323,16 @@ def read(path):
 def event_text(ev):
     text = "%d %d %s gil %d site %d" % (ev.mono_ns, ev.tid, KIND_NAMES[ev.kind], ev.gil, ev.site)
     if ev.kind == THREAD:
-        text += " ns_tid %d comm %s" % (ev.ns_tid, ev.comm.hex())
+        text += " ns_tid %d comm %s host_tid %d name %s" % (
+            ev.ns_tid, ev.comm.hex(), ev.host_tid, ev.name.hex())
     elif ev.kind == GIL:
         text += " unconfirmed %d addr %x" % (ev.unconfirmed, ev.addr)
     elif ev.kind == LOST:
         text += " begin %d count %d" % (ev.begin_mono_ns, ev.count)
     elif ev.kind == BEFORE:
         text += " state %d" % ev.state
+    elif ev.kind == LATE:
+        text += " begin %d" % ev.begin_mono_ns
     elif ev.forced:
         text += " forced"
     return text

@@ -55,19 +55,23 @@ static void print_event(const struct gil_event *ev)
 {
 	static const char *const names[] = {"?",    "WAIT",    "ACQUIRE", "RELEASE", "YIELD",
 					    "TAKE", "DROPPED", "?",       "THREAD",  "GIL",
-					    "LOST", "BEFORE",  "EXIT",    "LEFT"};
+					    "LOST", "BEFORE",  "EXIT",    "LEFT",    "LATE"};
 
 	printf("%" PRIu64 " %" PRIu32 " %s gil %d site %d", ev->mono_ns, ev->tid, names[ev->kind],
 	       ev->gil, ev->site);
 	if (ev->kind == GIL_THREAD) {
 		printf(" ns_tid %" PRIu32 " comm ", ev->thread.ns_tid);
 		print_hex(ev->thread.comm);
+		printf(" host_tid %" PRIu32 " name ", ev->thread.host_tid);
+		print_hex(ev->thread.name ? ev->thread.name : "");
 	} else if (ev->kind == GIL_GIL) {
 		printf(" unconfirmed %d addr %" PRIx64, ev->unconfirmed, ev->gil_ident.addr);
 	} else if (ev->kind == GIL_LOST) {
 		printf(" begin %" PRIu64 " count %" PRIu64, ev->lost.begin_mono_ns, ev->lost.count);
 	} else if (ev->kind == GIL_BEFORE) {
 		printf(" state %d", ev->before.state);
+	} else if (ev->kind == GIL_LATE) {
+		printf(" begin %" PRIu64, ev->late.begin_mono_ns);
 	} else if (ev->forced) {
 		printf(" forced");
 	}

@@ -25,7 +25,7 @@ extern "C" {
 
 #define GIL_MAGIC       "\x89GIL\r\n\x1a\n" /* 8 bytes; damaged by any text-mode copy */
 #define GIL_MAJOR       1                   /* a reader refuses a greater one */
-#define GIL_MINOR       1                   /* grows with additions that old readers may skip */
+#define GIL_MINOR       2                   /* grows with additions that old readers may skip */
 #define GIL_HEADER_SIZE 32
 
 /* File header: magic[8], u16 major, u16 minor, u32 header_size, u32 arch (ELF e_machine),
@@ -69,12 +69,14 @@ enum gil_kind {
 	GIL_BEFORE = 11, /* what a thread was in when the recording began */
 	GIL_EXIT = 12,   /* the thread has ended; later ones with its tid are of another thread */
 	GIL_LEFT = 13,   /* its wait is over without the GIL, which was switched off (3.13t+) */
+	GIL_LATE = 14,   /* the process was there before its recording began */
 };
 
 enum gil_before { GIL_BEFORE_WAITING = 1, GIL_BEFORE_HOLDING = 2 };
 
 #define GIL_INDEX_OTHER 0xff /* .gil of an event: a GIL beyond those told apart */
 #define GIL_COMM_LEN    16
+#define GIL_NAME_MAX    63 /* bytes of a thread's name in the interpreter, without a NUL */
 
 enum gil_end_reason {
 	GIL_END_DURATION = 1,    /* the time asked for has passed */
@@ -88,7 +90,7 @@ enum gil_end_reason {
 
 struct gil_event {
 	uint64_t mono_ns;
-	uint32_t tid;        /* in the recorder's PID namespace; 0 for GIL_LOST */
+	uint32_t tid;        /* in the recorder's PID namespace; 0 for GIL_LOST, GIL_LATE */
 	uint8_t kind;        /* enum gil_kind; the reader leaves out kinds that it does not know */
 	uint8_t gil;         /* index of the GIL, or GIL_INDEX_OTHER */
 	uint8_t site;        /* index into the sites; gil_reader_site() may not have it */
@@ -98,6 +100,14 @@ struct gil_event {
 		struct {
 			uint32_t ns_tid;         /* in the target's PID namespace; 0: not known */
 			char comm[GIL_COMM_LEN]; /* NUL-terminated; any bytes, maybe not UTF-8 */
+			uint32_t host_tid; /* in the host's; 0: not known, or the event's tid is it
+					    */
+			/*
+			 * threading.Thread.name as UTF-8, though any bytes may be in it; NULL: not
+			 * known. Reader: GIL_NAME_MAX bytes at most, valid until its next call.
+			 * Writer: only read during the call; what is longer is cut, "" is NULL.
+			 */
+			const char *name;
 		} thread; /* GIL_THREAD; a later one for the same tid replaces it */
 		struct {
 			uint64_t addr; /* of gil->cond in the target; 0: not known */
@@ -109,6 +119,14 @@ struct gil_event {
 		struct {
 			uint8_t state; /* enum gil_before */
 		} before; /* GIL_BEFORE; mono_ns is the start of the recording, not of the state */
+		struct {
+			/*
+			 * From here to mono_ns the process may have had events that are not
+			 * recorded: it was born, or became what was asked for, while others were
+			 * being recorded. How many is not known. From 1 to mono_ns.
+			 */
+			uint64_t begin_mono_ns;
+		} late; /* GIL_LATE, the first event of its file */
 	};
 };
 

@@ -26,6 +26,10 @@ static void check_event(const gil_reader *r, const struct gil_event *ev)
 	check(gil_reader_unix_ns(r, ev->mono_ns) > 0);
 	if (ev->kind == GIL_THREAD)
 		check(memchr(ev->thread.comm, 0, GIL_COMM_LEN) != NULL);
+	if (ev->kind == GIL_THREAD && ev->thread.name)
+		check(ev->thread.name[0] && strlen(ev->thread.name) <= GIL_NAME_MAX);
+	if (ev->kind == GIL_LATE)
+		check(ev->late.begin_mono_ns && ev->late.begin_mono_ns <= ev->mono_ns);
 	if (ev->kind == GIL_LOST)
 		check(ev->lost.begin_mono_ns <= ev->mono_ns);
 }

@@ -24,7 +24,10 @@ static inline int same_event(const struct gil_event *a, const struct gil_event *
 	switch (a->kind) {
 	case GIL_THREAD:
 		return a->thread.ns_tid == b->thread.ns_tid &&
-		       !strcmp(a->thread.comm, b->thread.comm);
+		       !strcmp(a->thread.comm, b->thread.comm) &&
+		       a->thread.host_tid == b->thread.host_tid &&
+		       !a->thread.name == !b->thread.name &&
+		       (!a->thread.name || !strcmp(a->thread.name, b->thread.name));
 	case GIL_GIL:
 		return a->gil_ident.addr == b->gil_ident.addr;
 	case GIL_LOST:
@@ -32,6 +35,8 @@ static inline int same_event(const struct gil_event *a, const struct gil_event *
 		       a->lost.count == b->lost.count;
 	case GIL_BEFORE:
 		return a->before.state == b->before.state;
+	case GIL_LATE:
+		return a->late.begin_mono_ns == b->late.begin_mono_ns;
 	}
 	return 1;
 }

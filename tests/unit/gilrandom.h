@@ -27,11 +27,27 @@ static inline uint64_t make_wide(uint64_t *state)
 	return make_random(state) >> shift;
 }
 
+/* A thread's names, or none; what .name points to stays valid. */
+static inline void make_thread(uint64_t *seed, struct gil_event *ev)
+{
+	static const char *const names[] = {
+		"MainThread", "Thread-1 (f)", "\xc3\xa4\xff\x01 \xf0\x9f\x90\x8d",
+		"sixty-three bytes: 01234567890123456789012345678901234567890123"};
+
+	ev->thread.ns_tid = (uint32_t)make_wide(seed);
+	for (uint32_t i = make_below(seed, GIL_COMM_LEN); i--;)
+		ev->thread.comm[i] = (char)(1 + make_below(seed, 255));
+	if (make_below(seed, 2))
+		ev->thread.host_tid = (uint32_t)make_wide(seed);
+	if (make_below(seed, 2))
+		ev->thread.name = names[make_below(seed, 4)];
+}
+
 /* An event of any kind, a little or (seldom) far after or before *mono_ns. */
 static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uint32_t nthreads)
 {
-	static const uint8_t kinds[] = {1, 2, 3, 4, 5, 6, 2,  3,  2,  3,
-					2, 3, 2, 3, 8, 9, 10, 11, 12, 13};
+	static const uint8_t kinds[] = {1, 2, 3, 4, 5, 6,  2,  3,  2,  3, 2,
+					3, 2, 3, 8, 9, 10, 11, 12, 13, 14};
 	struct gil_event ev = {.kind = kinds[make_below(seed, sizeof(kinds))]};
 	uint64_t back = make_below(seed, 3000);
 
@@ -39,15 +55,14 @@ static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uin
 	if (!make_below(seed, 5) && *mono_ns > back)
 		*mono_ns -= back;
 	ev.mono_ns = *mono_ns;
-	ev.tid = ev.kind == GIL_LOST ? 0 : 1 + make_below(seed, nthreads) * 7919;
+	if (ev.kind != GIL_LOST && ev.kind != GIL_LATE)
+		ev.tid = 1 + make_below(seed, nthreads) * 7919;
 	if (!make_below(seed, 8))
 		ev.gil = (uint8_t)make_below(seed, 256);
 	if (!make_below(seed, 4))
 		ev.site = (uint8_t)make_below(seed, 256);
 	if (ev.kind == GIL_THREAD) {
-		ev.thread.ns_tid = (uint32_t)make_wide(seed);
-		for (uint32_t i = make_below(seed, GIL_COMM_LEN); i--;)
-			ev.thread.comm[i] = (char)(1 + make_below(seed, 255));
+		make_thread(seed, &ev);
 	} else if (ev.kind == GIL_GIL) {
 		ev.unconfirmed = (uint8_t)make_below(seed, 2);
 		ev.gil_ident.addr = make_wide(seed);
@@ -56,6 +71,8 @@ static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uin
 		ev.lost.count = make_wide(seed);
 	} else if (ev.kind == GIL_BEFORE) {
 		ev.before.state = (uint8_t)(1 + make_below(seed, 2));
+	} else if (ev.kind == GIL_LATE) {
+		ev.late.begin_mono_ns = ev.mono_ns - make_wide(seed) % ev.mono_ns;
 	} else if (ev.kind == GIL_RELEASE) {
 		ev.forced = !make_below(seed, 3);
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is written is read again, on good days and when writing fails; what 1.1 has added. */
+/* What is written is read again, on good days and when writing fails; what 1.1 and 1.2 added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -243,7 +243,8 @@ static void refused_arguments(void **state)
 	assert_int_equal(gt_gilfile_sites(f, sites, 257), -E2BIG);
 	assert_int_equal(gt_gilfile_sites(f, sites, 256), 0);
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
-	for (int kind = GIL_FORCED; kind < 256; kind = kind == GIL_FORCED ? 14 : kind + 1) {
+	for (int kind = GIL_FORCED; kind < 256;
+	     kind = kind == GIL_FORCED ? GIL_LATE + 1 : kind + 1) {
 		ev.kind = (uint8_t)kind;
 		assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	}
@@ -252,6 +253,8 @@ static void refused_arguments(void **state)
 		ev.before.state = (uint8_t)before;
 		assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	}
+	ev = (struct gil_event){.kind = GIL_LATE, .mono_ns = 5}; /* begins at 0 */
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	ev.kind = GIL_WAIT;
 	ev.mono_ns = GIL_TIME_MAX;
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
@@ -264,6 +267,8 @@ static void refused_arguments(void **state)
 	ev.lost.count = 3;
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
 	assert_int_equal(gt_gilfile_pending_since(f), 50);
+	ev = (struct gil_event){.kind = GIL_LATE, .mono_ns = 50, .tid = 9, .late = {60}};
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
 	assert_int_equal(gt_gilfile_flush(f, 3), 0);
 	assert_int_equal(gt_gilfile_pending_since(f), 0);
 	assert_int_equal(gt_gilfile_finish(f, GIL_END_STOPPED, 60, 3, NULL), 0);
@@ -272,6 +277,9 @@ static void refused_arguments(void **state)
 	assert_int_equal(gil_reader_next(r, &got), 1);
 	assert_int_equal(got.lost.begin_mono_ns, 50);
 	assert_int_equal(got.lost.count, 3);
+	assert_int_equal(gil_reader_next(r, &got), 1);
+	assert_int_equal(got.late.begin_mono_ns, 50);
+	assert_int_equal(got.tid, 0);
 	gil_reader_close(r);
 	close(fd);
 	free(sites);
@@ -357,10 +365,19 @@ static const uint8_t golden_1_0[] = {
 #include "gilfile_golden_1_0.inc"
 };
 
+static const uint8_t golden_1_1[] = {
+#include "gilfile_golden_1_1.inc"
+};
+
+/* How many of the events below those versions had. */
 #define GOLDEN_1_0_EVENTS 9
+#define GOLDEN_1_1_EVENTS 15
 
 static const struct gil_event golden_events[] = {
-	{.kind = GIL_THREAD, .mono_ns = 1000001000, .tid = 300, .thread = {7, "python3"}},
+	{.kind = GIL_THREAD,
+	 .mono_ns = 1000001000,
+	 .tid = 300,
+	 .thread = {.ns_tid = 7, .comm = "python3"}},
 	{.kind = GIL_GIL,
 	 .mono_ns = 1000001000,
 	 .tid = 300,
@@ -380,6 +397,20 @@ static const struct gil_event golden_events[] = {
 	{.kind = GIL_RELEASE, .mono_ns = 1000203300, .tid = 301, .gil = 1, .site = 2},
 	{.kind = GIL_EXIT, .mono_ns = 1000203400, .tid = 302},
 	{.kind = GIL_LEFT, .mono_ns = 1000203500, .tid = 303, .gil = 1, .site = 3},
+	/* since 1.2 */
+	{.kind = GIL_LATE, .mono_ns = 1000000400, .late = {999999000}},
+	{.kind = GIL_THREAD,
+	 .mono_ns = 1000203600,
+	 .tid = 300,
+	 .thread = {.ns_tid = 7, .comm = "python3", .host_tid = 70300, .name = "MainThread"}},
+	{.kind = GIL_THREAD,
+	 .mono_ns = 1000203700,
+	 .tid = 302,
+	 .thread = {.comm = "acl_thread", .host_tid = 70302}},
+	{.kind = GIL_THREAD,
+	 .mono_ns = 1000203800,
+	 .tid = 303,
+	 .thread = {.ns_tid = 9, .name = "W\xc3\xa4rter\xff"}},
 };
 
 static void golden_bytes(void **state)
@@ -420,8 +451,13 @@ static void golden_is_read(void **state)
 
 	(void)state;
 	r = read_bytes(golden, sizeof(golden), &err, why);
-	assert_int_equal(gil_reader_minor(r), 1);
+	assert_int_equal(gil_reader_minor(r), 2);
 	expect_events(r, golden_events, GT_ARRAY_SIZE(golden_events));
+	gil_reader_close(r);
+	r = read_bytes(golden_1_1, sizeof(golden_1_1), &err, why);
+	assert_int_equal(gil_reader_minor(r), 1);
+	expect_events(r, golden_events, GOLDEN_1_1_EVENTS);
+	assert_int_equal(gil_reader_end_reason(r), GIL_END_DURATION);
 	gil_reader_close(r);
 	r = read_bytes(golden_1_0, sizeof(golden_1_0), &err, why);
 	assert_int_equal(gil_reader_minor(r), 0);
@@ -478,7 +514,7 @@ static const struct {
 	{0, 2, 6, {0x77, 2, 0x63, 0, 9, 0}},       /* another thread */
 	{0, 2, 5, {0x77, 2, 0x53, 1, 0}},          /* another GIL */
 	{0, 3, 6, {0x77, 2, 0x74, 0, 0x73, 0}},    /* a yield between */
-	{0, 3, 7, {0x77, 2, 0x7e, 0, 0, 0x73, 0}}, /* an unknown kind between */
+	{0, 3, 7, {0x77, 2, 0x7f, 0, 0, 0x73, 0}}, /* an unknown kind between */
 	{1, 3, 6, {0x77, 2, 0x77, 0, 0x73, 0}},    /* twice */
 	{0, 2, 4, {0x73, 2, 0x77, 0}},             /* behind it */
 };
@@ -537,6 +573,89 @@ static void forced_ends_with_its_block(void **state)
 	bytes_free(&b);
 }
 
+/* A name that is too long ends between two characters; bytes that are no UTF-8, anywhere. */
+static void long_names_are_cut(void **state)
+{
+	static const struct {
+		size_t before; /* x's, to which `tail` is appended */
+		const char *tail;
+		size_t kept;
+	} names[] = {
+		{0, "", 0},
+		{62, "", 62},
+		{63, "", 63},
+		{64, "", 63},
+		{5000, "", 63},
+		{61, "\xc3\xa4", 63},
+		{62, "\xc3\xa4", 62},
+		{63, "\xc3\xa4", 63},
+		{61, "\xe2\x82\xac", 61},
+		{60, "\xf0\x9f\x90\x8d", 60},
+		{59, "\xf0\x9f\x90\x8dz", 63},
+		{59, "\x80\x80\x80\x80\x80\x80", 63},
+		{62, "\xff\xff\xff", 63},
+	};
+	char name[6000];
+
+	(void)state;
+	for (size_t i = 0; i < GT_ARRAY_SIZE(names); i++) {
+		struct gil_event ev = {.kind = GIL_THREAD, .mono_ns = 50, .thread = {.name = name}};
+		struct gt_gilfile *f;
+		gil_reader *r;
+		int fd;
+
+		memset(name, 'x', names[i].before);
+		strcpy(name + names[i].before, names[i].tail);
+		f = create(&fd);
+		assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+		ev.thread.name = NULL;
+		assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+		gt_gilfile_finish(f, GIL_END_STOPPED, 60, 0, NULL);
+		r = open_reader(fd);
+		assert_int_equal(gil_reader_next(r, &ev), 1);
+		name[names[i].kept] = '\0';
+		assert_true(!ev.thread.name == !name[0]);
+		if (ev.thread.name)
+			assert_string_equal(ev.thread.name, name);
+		assert_int_equal(gil_reader_next(r, &ev), 1);
+		assert_null(ev.thread.name); /* not that of the record before */
+		assert_int_equal(gil_reader_next(r, &ev), 0);
+		gil_reader_close(r);
+		close(fd);
+	}
+}
+
+/* The longest record that there can be, again and again, with a new thread each time or not. */
+static void longest_records_fit(void **state)
+{
+	struct gil_event ev = {.kind = GIL_THREAD, .thread = {.ns_tid = UINT32_MAX}};
+	struct gt_gilfile *f;
+	gil_reader *r;
+	uint64_t n = 0;
+	int fd;
+
+	(void)state;
+	memset(ev.thread.comm, 'c', GIL_COMM_LEN - 1);
+	ev.thread.host_tid = UINT32_MAX;
+	ev.thread.name = "0123456789012345678901234567890123456789012345678901234567890123456789";
+	f = create(&fd);
+	for (uint32_t i = 0; i < 20000; i++) {
+		ev.tid = UINT32_MAX - i / 3;
+		ev.gil = (uint8_t)i;
+		ev.site = (uint8_t)i;
+		ev.mono_ns = i & 1 ? GIL_TIME_MAX - 1 : 1;
+		assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	}
+	gt_gilfile_finish(f, GIL_END_STOPPED, 1, 0, NULL);
+	r = open_reader(fd);
+	for (; gil_reader_next(r, &ev); n++)
+		assert_int_equal(strlen(ev.thread.name), GIL_NAME_MAX);
+	assert_null(gil_reader_problem(r));
+	assert_int_equal(n, 20000);
+	gil_reader_close(r);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -552,6 +671,8 @@ int main(void)
 		cmocka_unit_test(forced_stays_in_its_block),
 		cmocka_unit_test(forced_is_joined),
 		cmocka_unit_test(forced_ends_with_its_block),
+		cmocka_unit_test(long_names_are_cut),
+		cmocka_unit_test(longest_records_fit),
 	};
 
 	return cmocka_run_group_tests_name("gilfile", tests, NULL, NULL);

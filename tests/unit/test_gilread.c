@@ -165,7 +165,7 @@ static void random_content(void **state)
 		}
 		r = read_bytes(b.p, b.n, &err, why);
 		while (r && gil_reader_next(r, &got)) {
-			assert_in_range(got.kind, 1, 13);
+			assert_in_range(got.kind, 1, GIL_LATE);
 			assert_int_not_equal(got.kind, GIL_FORCED);
 			assert_true(!got.forced || got.kind == GIL_RELEASE);
 			assert_true(got.mono_ns >= gil_reader_first_mono_ns(r));
@@ -174,6 +174,10 @@ static void random_content(void **state)
 				assert_true(got.lost.begin_mono_ns <= got.mono_ns);
 			if (got.kind == GIL_THREAD)
 				assert_true(memchr(got.thread.comm, 0, GIL_COMM_LEN) != NULL);
+			if (got.kind == GIL_THREAD && got.thread.name)
+				assert_in_range(strlen(got.thread.name), 1, GIL_NAME_MAX);
+			if (got.kind == GIL_LATE)
+				assert_in_range(got.late.begin_mono_ns, 1, got.mono_ns);
 		}
 		gil_reader_close(r);
 		bytes_free(&b);
@@ -254,17 +258,19 @@ static void versions(void **state)
 static void additions(void **state)
 {
 	static const uint8_t records[] = {
-		0xe8, 3, 0, 0,    0,    0,    0,    0,          /* base 1000 */
-		0x6e, 0, 9, 2,    1,    0xff,                   /* kind 14, thread 9 */
-		0x7e, 2, 3, 1,    2,    3,                      /* kind 14 */
-		0x78, 2, 6, 5,    2,    'a',  'b',  0xff, 0xff, /* THREAD, two more bytes */
-		0x79, 2, 4, 1,    0x81, 0,    0xff,             /* GIL, one more */
-		0x7a, 2, 3, 1,    2,    0xff,                   /* LOST, one more */
-		0x7f, 2, 0,                                     /* kind 15 */
-		0x7b, 2, 1, 3,                                  /* BEFORE, of another state */
-		0x7b, 2, 3, 2,    0xff, 0xff,                   /* BEFORE, two more */
-		0x7c, 2, 1, 0xff,                               /* EXIT, one more */
-		0x71, 2,                                        /* WAIT */
+		0xe8, 3,   0,    0,    0,    0,    0,    0, /* base 1000 */
+		0x6f, 0,   9,    2,    1,    0xff,          /* kind 15, thread 9 */
+		0x7f, 2,   3,    1,    2,    3,             /* kind 15 */
+		0x78, 2,   9,    5,    2,    'a',  'b',  6,
+		1,    'n', 0xff, 0xff,                   /* THREAD, two more bytes */
+		0x79, 2,   4,    1,    0x81, 0,    0xff, /* GIL, one more */
+		0x7a, 2,   3,    1,    2,    0xff,       /* LOST, one more */
+		0x7f, 2,   0,                            /* kind 15 */
+		0x7b, 2,   1,    3,                      /* BEFORE, of another state */
+		0x7b, 2,   3,    2,    0xff, 0xff,       /* BEFORE, two more */
+		0x7c, 2,   1,    0xff,                   /* EXIT, one more */
+		0x7e, 2,   3,    9,    0xff, 0xff,       /* LATE, two more */
+		0x71, 2,                                 /* WAIT */
 	};
 	static const uint8_t meta[] = {1, 'k', 1, 'v', 0xff, 0xff};
 	static const uint8_t site[] = {1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 'x', 0xff};
@@ -281,7 +287,7 @@ static void additions(void **state)
 	put_block(&b, 77, 9, 3, 5, 6, "whatever", 8);
 	put_block(&b, 2, 0, 1, 0, 0, site, sizeof(site));
 	put_block(&b, 3, 0, 1, 1000, 1000, clock, sizeof(clock));
-	put_block(&b, 4, 1, 10, 1000, 2000, records, sizeof(records));
+	put_block(&b, 4, 1, 11, 1000, 2000, records, sizeof(records));
 	put_block(&b, 5, 0, 1, 3000, 3000, end, sizeof(end));
 	r = read_bytes(b.p, b.n, &err, why);
 	assert_int_equal(err, 0);
@@ -293,6 +299,8 @@ static void additions(void **state)
 	assert_true(ev.kind == GIL_THREAD && ev.mono_ns == 1003 && ev.tid == 9);
 	assert_int_equal(ev.thread.ns_tid, 5);
 	assert_string_equal(ev.thread.comm, "ab");
+	assert_int_equal(ev.thread.host_tid, 6);
+	assert_string_equal(ev.thread.name, "n");
 	assert_int_equal(gil_reader_next(r, &ev), 1);
 	assert_true(ev.kind == GIL_GIL && ev.mono_ns == 1004 && ev.unconfirmed);
 	assert_int_equal(ev.gil_ident.addr, 1);
@@ -306,7 +314,9 @@ static void additions(void **state)
 	assert_int_equal(gil_reader_next(r, &ev), 1);
 	assert_true(ev.kind == GIL_EXIT && ev.mono_ns == 1009);
 	assert_int_equal(gil_reader_next(r, &ev), 1);
-	assert_true(ev.kind == GIL_WAIT && ev.mono_ns == 1010);
+	assert_true(ev.kind == GIL_LATE && ev.mono_ns == 1010 && ev.late.begin_mono_ns == 1001);
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_true(ev.kind == GIL_WAIT && ev.mono_ns == 1011);
 	assert_int_equal(gil_reader_next(r, &ev), 0);
 	assert_null(gil_reader_problem(r));
 	gil_reader_close(r);
@@ -317,7 +327,7 @@ static void additions(void **state)
 static const struct {
 	const char *what;
 	uint32_t count, good; /* records claimed; events that still come out */
-	uint8_t n, p[32];
+	uint8_t n, p[80];
 } wrong_records[] = {
 	{"tag", 1, 0, 2, {0x70, 0}},
 	{"tag", 1, 0, 2, {0xf1, 0}},
@@ -332,9 +342,9 @@ static const struct {
 	{"longer", 1, 0, 1, {0x71}},
 	{"longer", 1, 0, 1, {0x11}},
 	{"longer", 2, 1, 2, {0x71, 0}},
-	{"longer", 1, 0, 3, {0x7e, 0, 1}},
-	{"longer", 1, 0, 4, {0x7e, 0, 2, 0}},
-	{"longer", 1, 0, 12, {0x7e, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}},
+	{"longer", 1, 0, 3, {0x7f, 0, 1}},
+	{"longer", 1, 0, 4, {0x7f, 0, 2, 0}},
+	{"longer", 1, 0, 12, {0x7f, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}},
 	{"after its last", 1, 1, 3, {0x71, 0, 0}},
 	{"after its last", 0, 0, 2, {0x71, 0}},
 	{"thread", 1, 0, 3, {0x78, 0, 0}},
@@ -344,6 +354,15 @@ static const struct {
 	{"thread", 1, 0, 21, {0x78, 0, 18, 5, 16, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
 	{"NUL", 1, 0, 7, {0x78, 0, 4, 5, 2, 'a', 0}},
 	{"thread", 1, 0, 9, {0x78, 0, 6, 0x80, 0x80, 0x80, 0x80, 0x10, 0}},
+	/* with a name in the interpreter, and an id on the host: 2^32, one without the other .. */
+	{"thread", 1, 0, 11, {0x78, 0, 8, 5, 0, 0x80, 0x80, 0x80, 0x80, 0x10, 0}},
+	{"thread", 1, 0, 6, {0x78, 0, 3, 5, 0, 9}},
+	{"thread", 1, 0, 7, {0x78, 0, 4, 5, 0, 0x89, 0x80}},
+	/* .. a name over the fields' end, the block's end, the limit, with a NUL */
+	{"thread", 1, 0, 8, {0x78, 0, 4, 5, 0, 9, 1, 'a'}},
+	{"thread", 1, 0, 9, {0x78, 0, 6, 5, 0, 9, 3, 'a', 'b'}},
+	{"thread", 1, 0, 71, {0x78, 0, 68, 5, 0, 9, 64, [7 ... 70] = 'a'}},
+	{"NUL", 1, 0, 9, {0x78, 0, 6, 5, 0, 9, 2, 'a', 0}},
 	{"GIL", 1, 0, 3, {0x79, 0, 0}},
 	{"GIL", 1, 0, 4, {0x79, 0, 1, 0}},
 	{"GIL", 1, 0, 5, {0x79, 0, 2, 0, 0x80}},
@@ -353,13 +372,16 @@ static const struct {
 	{"state", 1, 0, 3, {0x7b, 0, 0}},            /* BEFORE without one */
 	{"longer", 1, 0, 2, {0x7c, 0}},              /* EXIT without a length */
 	{"longer", 1, 0, 2, {0x7d, 0}},              /* LEFT */
+	{"late", 1, 0, 3, {0x7e, 0, 0}},             /* LATE without a time */
+	{"late", 1, 0, 4, {0x7e, 0, 1, 0x80}},       /* over the fields' end */
+	{"late", 1, 0, 5, {0x7e, 0, 2, 0xe8, 7}},    /* begins at 0 */
 };
 
 static void wrong_encodings(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < GT_ARRAY_SIZE(wrong_records); i++) {
-		uint8_t payload[8 + 32] = {0xe8, 3};
+		uint8_t payload[8 + 80] = {0xe8, 3};
 		struct bytes b = {0};
 		struct gil_event ev;
 		const char *problem;
