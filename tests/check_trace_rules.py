@@ -13,6 +13,9 @@ from collections import defaultdict
 
 SLICES = ("take_gil", "hold_gil", "drop_gil")
 OPEN = ("start", "lost", "end", "unknown", "exit", "finalizing")
+MARKS = {"I": ("lost events", "not recorded", "GIL sites missing"),
+         "C": ("GIL lost events", "GIL not recorded", "GIL sites missing")}
+TID_END = 4194304  # Linux: PID_MAX_LIMIT; tracks from here on are no thread's
 MICROSECONDS = re.compile(r"\d+\.\d{3}")
 
 
@@ -93,6 +96,8 @@ class Checker:
                 self.fault(e, "ts")
             if (e["pid"], e["tid"]) not in self.threads:
                 self.fault(e, "instant on a track without a name before it")
+            if e["name"] not in MARKS[e["ph"]] or int(e["tid"]) < TID_END:
+                self.fault(e, "no instant or counter of ours")
             return None
         if e["ph"] != "M":
             return self.fault(e, "kind of event")

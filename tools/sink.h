@@ -48,15 +48,25 @@ struct gt_span {
 	uint8_t forced; /* enum gt_span_forced; of a hold: its release; UNKNOWN for takes */
 };
 
+/* A stretch in which events are missing. */
 struct gt_gap {
 	uint64_t begin_ns, end_ns;
-	uint64_t count;
+	uint64_t count;  /* of events; not known where .late */
+	uint8_t late;    /* the process was there, and its recording had not begun */
+	const char *why; /* late: how it came in, any bytes; NULL: not known */
 };
 
 struct gt_sink_thread {
 	uint32_t tid;
-	const char *comm; /* any bytes; "": not known */
+	const char *name; /* any bytes */
 };
+
+/*
+ * No thread has an id from here on (PID_MAX_LIMIT of Linux). A sink may give some of the first of
+ * these to tracks of its own; threads whose id is not known get those from TID_UNKNOWN on.
+ */
+#define GT_SINK_TID_END     4194304u
+#define GT_SINK_TID_UNKNOWN (GT_SINK_TID_END + 16)
 
 #define GT_SINK_ID_MAX 100
 
@@ -66,6 +76,7 @@ struct gt_sink_process {
 	uint32_t pid;      /* 0: not known, or not unique: id is shown instead */
 	uint32_t main_tid; /* 0: not known */
 	const char *name;  /* any bytes */
+	const char *tags;  /* words about it, separated by ", "; any bytes */
 	uint32_t order;    /* position among the processes */
 };
 

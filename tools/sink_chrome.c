@@ -13,16 +13,18 @@
 #define SPAN_ROOM  (HEAD_MAX + 256) /* the longest slice */
 #define LOST_NAME  "GIL lost events"
 #define DOUBT_NAME "GIL sites missing"
-/* Thread ids that no thread has, from PID_MAX_LIMIT of Linux on. Perfetto mistakes a tid that is a
- * string (older versions) or 0 (newer ones) for the main thread's. */
+#define LATE_NAME  "GIL not recorded"
+/* From GT_SINK_TID_END on. Perfetto mistakes a tid that is a string (older versions) or 0 (newer
+ * ones) for the main thread's. */
 #define LOST_TRACK   "4194304"
 #define DOUBT_TRACK  "4194305"
+#define LATE_TRACK   "4194306"
 #define FIRST_THREAD 1 /* thread_sort_index of the main thread; the tracks above have 0 */
 
 struct gt_sink {
 	struct gt_jsonw w;
 	int any;                  /* an event has been written */
-	int gaps;                 /* this process has some */
+	int gaps, lates;          /* this process has some */
 	uint32_t main_tid, order; /* order: of the next thread */
 	char pid[PID_MAX];        /* as a JSON value */
 	size_t pid_len;
@@ -121,7 +123,7 @@ static int chrome_process(struct gt_sink *s, const struct gt_sink_process *p)
 	set_pid(s, p);
 	s->main_tid = p->main_tid;
 	s->order = FIRST_THREAD + 1;
-	s->gaps = 0;
+	s->gaps = s->lates = 0;
 	for (int k = 0; k < GT_SPAN_KINDS; k++) {
 		char *q = s->head[k];
 
@@ -135,7 +137,7 @@ static int chrome_process(struct gt_sink *s, const struct gt_sink_process *p)
 		s->head_len[k] = (size_t)(q - s->head[k]);
 	}
 	put_text_meta(s, "process_name", "0", "name", p->name);
-	put_text_meta(s, "process_labels", "0", "labels", "CPU");
+	put_text_meta(s, "process_labels", "0", "labels", p->tags);
 	put_number_meta(s, "process_sort_index", "0", p->order);
 	return s->w.err;
 }
@@ -198,71 +200,97 @@ static int chrome_span(struct gt_sink *s, const struct gt_span *span)
 	return s->w.err;
 }
 
-/* A value that is drawn as a block as long as the gap. */
-static void put_lost_counter(struct gt_sink *s, uint64_t ns, uint64_t count)
+/* Begins an event on a track that is no thread's, up to its arguments. */
+static void begin_mark(struct gt_sink *s, const char *name, const char *track, uint64_t ns)
 {
-	begin_event(s, LOST_NAME);
-	gt_jsonw_lit(&s->w, ",\"tid\":" LOST_TRACK ",\"ts\":\"");
+	begin_event(s, name);
+	gt_jsonw_lit(&s->w, ",\"tid\":");
+	gt_jsonw_raw(&s->w, track, strlen(track));
+	gt_jsonw_lit(&s->w, ",\"ts\":\"");
 	gt_jsonw_us(&s->w, ns);
-	gt_jsonw_lit(&s->w, "\",\"args\":{\"lost\":");
-	gt_jsonw_u64(&s->w, count);
+	gt_jsonw_lit(&s->w, "\",\"args\":{");
+}
+
+static void put_counter(struct gt_sink *s, const char *name, const char *track, uint64_t ns,
+			const char *key, uint64_t value)
+{
+	begin_mark(s, name, track, ns);
+	gt_jsonw_lit(&s->w, "\"");
+	gt_jsonw_raw(&s->w, key, strlen(key));
+	gt_jsonw_lit(&s->w, "\":");
+	gt_jsonw_u64(&s->w, value);
 	gt_jsonw_lit(&s->w, "},\"ph\":\"C\"}");
 }
 
-/*
- * An instant, which has a row among the threads but no length, and a counter, which has. A slice
- * would have both, but in a GIL trace slices are what threads do.
- */
-static int chrome_gap(struct gt_sink *s, const struct gt_gap *gap)
+/* The end of an instant whose other arguments have been written. */
+static void end_gap(struct gt_sink *s, const struct gt_gap *gap)
 {
-	if (!s->gaps) {
-		s->gaps = 1;
-		put_track(s, LOST_TRACK, LOST_NAME);
-	}
-	begin_event(s, "lost events");
-	gt_jsonw_lit(&s->w, ",\"tid\":" LOST_TRACK ",\"ts\":\"");
-	gt_jsonw_us(&s->w, gap->begin_ns);
-	gt_jsonw_lit(&s->w, "\",\"args\":{\"count\":");
-	gt_jsonw_u64(&s->w, gap->count);
-	gt_jsonw_lit(&s->w, ",\"dur\":\"");
+	gt_jsonw_lit(&s->w, "\"dur\":\"");
 	gt_jsonw_us(&s->w, gap->end_ns - gap->begin_ns);
 	gt_jsonw_lit(&s->w, "\",\"end\":\"");
 	gt_jsonw_us(&s->w, gap->end_ns);
 	gt_jsonw_lit(&s->w, "\"},\"ph\":\"I\"}");
-	put_lost_counter(s, gap->begin_ns, gap->count);
-	put_lost_counter(s, gap->end_ns, 0);
+}
+
+static void put_lost(struct gt_sink *s, const struct gt_gap *gap)
+{
+	if (!s->gaps++)
+		put_track(s, LOST_TRACK, LOST_NAME);
+	begin_mark(s, "lost events", LOST_TRACK, gap->begin_ns);
+	gt_jsonw_lit(&s->w, "\"count\":");
+	gt_jsonw_u64(&s->w, gap->count);
+	gt_jsonw_lit(&s->w, ",");
+	end_gap(s, gap);
+	put_counter(s, LOST_NAME, LOST_TRACK, gap->begin_ns, "lost", gap->count);
+	put_counter(s, LOST_NAME, LOST_TRACK, gap->end_ns, "lost", 0);
+}
+
+static void put_late(struct gt_sink *s, const struct gt_gap *gap)
+{
+	if (!s->lates++)
+		put_track(s, LATE_TRACK, LATE_NAME);
+	begin_mark(s, "not recorded", LATE_TRACK, gap->begin_ns);
+	if (gap->why) {
+		gt_jsonw_lit(&s->w, "\"why\":\"");
+		gt_jsonw_chars(&s->w, gap->why, strlen(gap->why));
+		gt_jsonw_lit(&s->w, "\",");
+	}
+	end_gap(s, gap);
+	put_counter(s, LATE_NAME, LATE_TRACK, gap->begin_ns, "missing", 1);
+	put_counter(s, LATE_NAME, LATE_TRACK, gap->end_ns, "missing", 0);
+}
+
+/*
+ * An instant, which has a row among the threads but no length, and a counter, which is drawn as a
+ * block as long as the gap. A slice would have both, but in a GIL trace slices are what threads do.
+ */
+static int chrome_gap(struct gt_sink *s, const struct gt_gap *gap)
+{
+	if (gap->late)
+		put_late(s, gap);
+	else
+		put_lost(s, gap);
 	return s->w.err;
 }
 
 static int chrome_doubt(struct gt_sink *s, uint64_t start_ns, const char *text)
 {
 	put_track(s, DOUBT_TRACK, DOUBT_NAME);
-	begin_event(s, DOUBT_NAME);
-	gt_jsonw_lit(&s->w, ",\"tid\":" DOUBT_TRACK ",\"ts\":\"");
-	gt_jsonw_us(&s->w, start_ns);
-	gt_jsonw_lit(&s->w, "\",\"args\":{\"text\":\"");
+	begin_mark(s, DOUBT_NAME, DOUBT_TRACK, start_ns);
+	gt_jsonw_lit(&s->w, "\"text\":\"");
 	gt_jsonw_chars(&s->w, text, strlen(text));
 	gt_jsonw_lit(&s->w, "\"},\"ph\":\"I\"}");
 	/* Drawn from here to the end; Perfetto up to v20.1 drops the instant. */
-	begin_event(s, DOUBT_NAME);
-	gt_jsonw_lit(&s->w, ",\"tid\":" DOUBT_TRACK ",\"ts\":\"");
-	gt_jsonw_us(&s->w, start_ns);
-	gt_jsonw_lit(&s->w, "\",\"args\":{\"missing\":1},\"ph\":\"C\"}");
+	put_counter(s, DOUBT_NAME, DOUBT_TRACK, start_ns, "missing", 1);
 	return s->w.err;
 }
 
 static int chrome_thread(struct gt_sink *s, const struct gt_sink_thread *t)
 {
-	char tid[GT_U64_LEN + 1], name[GIL_COMM_LEN + GT_U64_LEN + 2];
-	const char *comm = t->comm[0] ? t->comm : "thread";
-	char *p = name;
+	char tid[GT_U64_LEN + 1];
 
 	*gt_fmt_u64(tid, t->tid) = '\0';
-	p += strnlen(comm, GIL_COMM_LEN);
-	memcpy(name, comm, (size_t)(p - name));
-	*p++ = ' ';
-	memcpy(p, tid, strlen(tid) + 1);
-	put_text_meta(s, "thread_name", tid, "name", name);
+	put_text_meta(s, "thread_name", tid, "name", t->name);
 	put_number_meta(s, "thread_sort_index", tid,
 			t->tid == s->main_tid ? FIRST_THREAD : s->order++);
 	return s->w.err;

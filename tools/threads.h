@@ -32,7 +32,9 @@ struct thread {
 	uint8_t open;   /* enum gt_span_open of the state's beginning */
 	uint8_t yields; /* DROPPING: waits for the switch */
 	uint8_t forced; /* DROPPING: enum gt_span_forced of the release; else GT_FORCED_UNKNOWN */
+	uint8_t ended;  /* the names are of a thread that is no more */
 	char comm[GIL_COMM_LEN];
+	char *name; /* in the interpreter; NULL: not known */
 };
 
 struct gt_threads {
@@ -111,10 +113,26 @@ static inline int gt_threads_get(struct gt_threads *s, uint32_t tid, struct thre
 	return 0;
 }
 
+/* The latest names count. That in the interpreter is kept while it is not told again. -ENOMEM. */
+static inline int gt_thread_keep_names(struct thread *t, const struct gil_event *ev)
+{
+	const char *name = ev->thread.name;
+
+	memcpy(t->comm, ev->thread.comm, sizeof(t->comm));
+	if (name || t->ended) {
+		free(t->name);
+		t->name = name ? strndup(name, GIL_NAME_MAX) : NULL;
+	}
+	t->ended = 0;
+	return name && !t->name ? -ENOMEM : 0;
+}
+
 static inline void gt_threads_free(struct gt_threads *s)
 {
-	for (uint32_t i = 0; i < s->n; i++)
+	for (uint32_t i = 0; i < s->n; i++) {
+		free(s->list[i]->name);
 		free(s->list[i]);
+	}
 	free(s->list);
 	free(s->table);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timeline.h"
 
+#include "labels.h"
 #include "slices.h"
 
 #define TIME_MAX (UINT64_MAX >> 2) /* later is no time; leaves room for additions */
@@ -324,6 +325,7 @@ static void on_thread_end(struct gt_timeline *tl, struct thread *t, uint64_t ns)
 {
 	const struct gil *g = &tl->gils[t->gil];
 
+	t->ended = 1;
 	if (t->state != WAITING || !g->confirmed) {
 		cut(tl, t, ns, GT_OPEN_EXIT);
 	} else if (tl->opts.main_tid && t->tid != tl->opts.main_tid &&
@@ -355,26 +357,52 @@ static void cut_all(struct gt_timeline *tl, uint64_t ns, uint8_t open)
 	tl->active_end = &tl->active;
 }
 
+/* Nothing is known of the time of the gap; it is handed on. */
+static void skip(struct gt_timeline *tl, struct gt_gap *gap)
+{
+	if (gap->begin_ns > gap->end_ns)
+		gap->begin_ns = gap->end_ns;
+	/* By disorder between threads a state may have begun inside the gap: it gets no length. */
+	cut_all(tl, gap->begin_ns, GT_OPEN_LOST);
+	tl->epoch_start_ns = max_ns(tl->epoch_start_ns, gap->end_ns);
+	if (!tl->err)
+		tl->err = tl->ops->gap(tl->sink, gap);
+}
+
+static void begin_epoch(struct gt_timeline *tl, const struct gt_gap *gap)
+{
+	if (tl->epoch++ == 1)
+		tl->first_gap_ns = gap->begin_ns;
+	tl->epoch_open = GT_OPEN_LOST;
+}
+
 static void on_lost(struct gt_timeline *tl, const struct gil_event *ev)
 {
 	struct gt_gap gap = {.begin_ns = place(tl, ev->lost.begin_mono_ns),
 			     .end_ns = place(tl, ev->mono_ns),
 			     .count = ev->lost.count};
 
-	if (gap.begin_ns > gap.end_ns)
-		gap.begin_ns = gap.end_ns;
-	if (tl->epoch == 1)
-		tl->first_gap_ns = gap.begin_ns;
-	/* By disorder between threads a state may have begun inside the gap: it gets no length. */
-	cut_all(tl, gap.begin_ns, GT_OPEN_LOST);
-	tl->epoch++;
-	tl->epoch_start_ns = max_ns(tl->epoch_start_ns, gap.end_ns);
-	tl->epoch_open = GT_OPEN_LOST;
+	skip(tl, &gap);
+	begin_epoch(tl, &gap);
 	tl->stats.gaps++;
 	if (__builtin_add_overflow(tl->stats.lost, gap.count, &tl->stats.lost))
 		tl->stats.lost = UINT64_MAX;
-	if (!tl->err)
-		tl->err = tl->ops->gap(tl->sink, &gap);
+}
+
+static void on_late(struct gt_timeline *tl, const struct gil_event *ev)
+{
+	struct gt_gap gap = {.begin_ns = place(tl, ev->late.begin_mono_ns),
+			     .end_ns = place(tl, ev->mono_ns),
+			     .late = 1,
+			     .why = tl->opts.late_why};
+	int first = tl->epoch == 1 && !tl->active;
+
+	skip(tl, &gap);
+	if (first) /* as it ought to be: the recording begins here */
+		tl->start_ns = tl->epoch_start_ns;
+	else
+		begin_epoch(tl, &gap);
+	tl->stats.late_ns += gap.end_ns - gap.begin_ns;
 }
 
 /* Its time, in the order of the thread's events. */
@@ -440,8 +468,8 @@ static void on_transition(struct gt_timeline *tl, struct thread *t, const struct
 
 static void on_thread(struct gt_timeline *tl, struct thread *t, const struct gil_event *ev)
 {
-	if (ev->kind == GIL_THREAD)
-		memcpy(t->comm, ev->thread.comm, sizeof(t->comm));
+	if (ev->kind == GIL_THREAD && !tl->err)
+		tl->err = gt_thread_keep_names(t, ev);
 	else if (ev->kind == GIL_BEFORE)
 		on_before(tl, t, ev);
 	else if (ev->kind == GIL_EXIT)
@@ -452,6 +480,7 @@ static void on_thread(struct gt_timeline *tl, struct thread *t, const struct gil
 
 int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
 {
+	uint32_t tid = ev->tid;
 	struct thread *t;
 	int err;
 
@@ -466,7 +495,9 @@ int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
 	case GIL_BEFORE:
 	case GIL_EXIT:
 	case GIL_LEFT:
-		err = gt_threads_get(&tl->threads, ev->tid, &t);
+		err = tl->opts.rows ? gt_rows_find(tl->opts.rows, ev, &tid) : 0;
+		if (!err)
+			err = gt_threads_get(&tl->threads, tid, &t);
 		if (err)
 			return err;
 		tl->stats.threads = tl->threads.n;
@@ -478,6 +509,9 @@ int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
 		break;
 	case GIL_LOST:
 		on_lost(tl, ev);
+		break;
+	case GIL_LATE:
+		on_late(tl, ev);
 		break;
 	default:
 		tl->stats.odd[GT_ODD_KIND]++;
@@ -492,6 +526,31 @@ static int by_tid(const void *a, const void *b)
 	return (x->tid > y->tid) - (x->tid < y->tid);
 }
 
+/* All of them, by id. */
+static void tell_threads(struct gt_timeline *tl)
+{
+	const struct thread *main = NULL;
+	char label[GT_LABEL_THREAD_MAX];
+
+	qsort(tl->threads.list, tl->threads.n, sizeof(*tl->threads.list), by_tid);
+	if (tl->opts.main_tid)
+		main = *gt_threads_find(&tl->threads, tl->opts.main_tid);
+	for (uint32_t i = 0; i < tl->threads.n && !tl->err; i++) {
+		const struct thread *t = tl->threads.list[i];
+		struct gt_label_thread l = {.name = t->name,
+					    .comm = t->comm,
+					    .id = t->tid,
+					    .process_comm = tl->opts.comm,
+					    .main_comm = main && main != t ? main->comm : NULL};
+
+		if (tl->opts.rows && t->tid >= GT_SINK_TID_UNKNOWN)
+			l.id = gt_rows_recorded(tl->opts.rows, t->tid, &l.where);
+		gt_label_thread(label, &l);
+		tl->err = tl->ops->thread(tl->sink,
+					  &(struct gt_sink_thread){.tid = t->tid, .name = label});
+	}
+}
+
 int gt_timeline_finish(struct gt_timeline *tl, uint64_t end_mono_ns)
 {
 	uint64_t end_ns = place(tl, end_mono_ns);
@@ -500,15 +559,7 @@ int gt_timeline_finish(struct gt_timeline *tl, uint64_t end_mono_ns)
 	for (size_t i = 0; i < GT_ARRAY_SIZE(tl->gils); i++)
 		tl->stats.unconfirmed += tl->gils[i].pending.thread != NULL;
 	if (tl->threads.n)
-		qsort(tl->threads.list, tl->threads.n, sizeof(*tl->threads.list), by_tid);
-	for (uint32_t i = 0; i < tl->threads.n && !tl->err; i++) {
-		const struct thread *t = tl->threads.list[i];
-		char comm[GIL_COMM_LEN + 1] = "";
-
-		memcpy(comm, t->comm, GIL_COMM_LEN);
-		tl->err = tl->ops->thread(tl->sink,
-					  &(struct gt_sink_thread){.tid = t->tid, .comm = comm});
-	}
+		tell_threads(tl);
 	return tl->err;
 }
 

@@ -27,6 +27,8 @@
  *    it hang until the main thread, which had the GIL last, ends the process. The next event with
  *    that id is of a new thread, which begins without the GIL, on the same row.
  *  - A gap cuts what is open at its beginning (GT_OPEN_LOST).
+ *  - A LATE is a gap of which the number of events is not known. It comes first, so nothing is
+ * open, and the start is its end.
  *  - A release that was missed without a gap leaves the end of the hold unknown, anywhere up to
  *    the event that showed it. Such a hold gets no length (GT_OPEN_UNKNOWN) and is counted.
  *    A wait whose end was missed is treated alike.
@@ -40,6 +42,7 @@
 #define GT_TIMELINE_H
 
 #include "base.h"
+#include "rows.h"
 #include "sink.h"
 
 #define GT_TIMELINE_THREADS_MAX (1u << 22) /* Linux: PID_MAX_LIMIT */
@@ -62,6 +65,7 @@ struct gt_timeline_stats {
 	uint64_t spans[GT_SPAN_KINDS];
 	uint64_t releases[GT_FORCED_KINDS]; /* drop_gil slices by enum gt_span_forced */
 	uint64_t gaps, lost;
+	uint64_t late_ns; /* how long the process was there before its recording began */
 	uint64_t odd[GT_ODD_KINDS];
 	uint64_t unconfirmed; /* releases on what never proved to be a GIL, not drawn */
 	uint32_t threads, gils;
@@ -77,13 +81,17 @@ struct gt_timeline_opts {
 	/* Places the events on Unix time; NULL: times are used as they are. */
 	uint64_t (*unix_ns)(const void *ctx, uint64_t mono_ns);
 	const void *ctx;
-	uint32_t main_tid; /* 0: not known */
+	struct gt_rows *rows; /* settled; NULL: threads are shown by the ids of their events */
+	const char *comm;     /* the process's; NULL: not known */
+	const char *late_why; /* how it came in late; NULL: not known */
+	uint32_t main_tid;    /* as it is shown; 0: not known */
 	uint8_t functions; /* function mode: no acquire by those that were in take_gil at the start
 			    */
 	uint8_t forced_told; /* a release that does not say so is not forced */
 };
 
-/* The sink must live as long as the timeline; *opts is copied. -ENOMEM. */
+/* The sink and what *opts, which is copied, points to must live as long as the timeline. -ENOMEM.
+ */
 int gt_timeline_create(const struct gt_sink_ops *ops, struct gt_sink *sink,
 		       const struct gt_timeline_opts *opts, struct gt_timeline **out);
 void gt_timeline_free(struct gt_timeline *tl);
@@ -91,7 +99,7 @@ void gt_timeline_free(struct gt_timeline *tl);
 /* -ENOMEM, -E2BIG (more than GT_TIMELINE_THREADS_MAX threads) or the sink's error: give up. */
 int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev);
 
-/* Closes what is open at the end of the recording and hands the threads to the sink, by tid. */
+/* Closes what is open at the end of the recording and hands the threads to the sink, by id. */
 int gt_timeline_finish(struct gt_timeline *tl, uint64_t end_mono_ns);
 
 const struct gt_timeline_stats *gt_timeline_stats(const struct gt_timeline *tl);

@@ -10,7 +10,7 @@ from common import LIMIT, OK, load, tool
 
 
 WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = range(1, 7)
-THREAD, GIL, LOST, BEFORE, EXIT, LEFT = range(8, 14)
+THREAD, GIL, LOST, BEFORE, EXIT, LEFT, LATE = range(8, 15)
 COUNTED = (WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED)
 KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED",
               THREAD: "THREAD", BEFORE: "BEFORE", EXIT: "EXIT", LEFT: "LEFT"}
@@ -18,10 +18,12 @@ WAITING, HOLDING = 1, 2  # .state of BEFORE
 INDEX_OTHER = 255  # GILs beyond those told apart
 END_DURATION, END_STOPPED, END_TARGET_EXIT, END_ERROR, END_EXEC = range(1, 6)
 
-# forced: of a RELEASE; None: the recording does not tell. state: of BEFORE.
+# forced: of a RELEASE; None: the recording does not tell. state: of BEFORE. Of a THREAD: name is the
+# kernel's (comm), thread_name that of threading, None where it is not known. begin_ns: LOST, LATE.
 Event = collections.namedtuple(
-    "Event", "kind ns tid gil site unconfirmed name ns_tid begin_ns count forced state")
-Event.__new__.__defaults__ = (None,) * 2
+    "Event", "kind ns tid gil site unconfirmed name ns_tid begin_ns count forced state "
+             "host_tid thread_name")
+Event.__new__.__defaults__ = (None,) * 4
 Hold = collections.namedtuple("Hold", "tid gil begin end forced")  # None: open
 Hold.__new__.__defaults__ = (None,)
 
@@ -29,8 +31,9 @@ Hold.__new__.__defaults__ = (None,)
 def event(e):
     """An event of tests/gilfile.py with plain names and text instead of bytes."""
     name = None if e.comm is None else bytes(e.comm).decode(errors="replace")
+    thread_name = bytes(e.name).decode(errors="replace") if e.name else None
     return Event(e.kind, e.mono_ns, e.tid, e.gil, e.site, e.unconfirmed, name, e.ns_tid,
-                 e.begin_mono_ns, e.count, e.forced, e.state)
+                 e.begin_mono_ns, e.count, e.forced, e.state, e.host_tid, thread_name)
 
 
 class Recording:
@@ -59,7 +62,12 @@ class Recording:
         if f.end and (f.end.events, f.end.lost) != (self.total(), self.lost):
             raise AssertionError("%s: END says %s, the file holds %d and %d lost" % (
                 path, f.end, self.total(), self.lost))
-        self.names = {e.tid: e.name for e in self.all if e.kind == THREAD}
+        threads = [e for e in self.all if e.kind == THREAD]  # by tid, the last that tells counts
+        self.names = {e.tid: e.name for e in threads}
+        self.thread_names = {e.tid: e.thread_name for e in threads if e.thread_name}
+        self.ns_tids = {e.tid: e.ns_tid for e in threads if e.ns_tid}
+        self.host_tids = {e.tid: e.host_tid for e in threads if e.host_tid}  # where it is not tid
+        self.late = [e for e in self.all if e.kind == LATE]  # from .begin_ns to .ns not recorded
 
     @property
     def begin_ns(self):
@@ -148,8 +156,8 @@ class Recording:
                 since = None
         return out
 
-    def trace(self, status=OK):
-        return Trace([self.path], status)
+    def trace(self, status=OK, *options):
+        return Trace([self.path], status, *options)
 
 
 def unforced_yields(events, gaps=()):
@@ -247,9 +255,9 @@ def exact_ns(value):
 class Trace:
     """What gil2trace makes of files (times: Unix time in ns); the rules for traces hold."""
 
-    def __init__(self, paths, status=OK):
-        p = subprocess.run([tool("gil2trace")] + paths + ["-o", "-"], stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, timeout=LIMIT)
+    def __init__(self, paths, status=OK, *options):
+        p = subprocess.run([tool("gil2trace")] + paths + list(options) + ["-o", "-"],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
         self.raw, self.text = p.stdout, p.stderr.decode(errors="replace")
         if p.returncode != status:
             raise AssertionError("gil2trace %s: status %d, not %d: %s" % (

@@ -9,6 +9,7 @@
  */
 #include <stdio.h>
 
+#include "rows.h"
 #include "timeline.h"
 
 #define START_NS    1000
@@ -47,9 +48,18 @@ struct gt_sink {
 	uint64_t unconfirmed;
 };
 
+/* Rows whose id is not known have great numbers; what is known is below 128 here. */
+static uint32_t fold(uint32_t tid)
+{
+	return tid < GT_SINK_TID_UNKNOWN ? tid : tid - GT_SINK_TID_UNKNOWN + 128;
+}
+
 static int keep_span(struct gt_sink *s, const struct gt_span *span)
 {
-	append(&s->spans, span);
+	struct gt_span folded = *span;
+
+	folded.tid = fold(span->tid);
+	append(&s->spans, &folded);
 	return 0;
 }
 
@@ -57,13 +67,15 @@ static int keep_gap(struct gt_sink *s, const struct gt_gap *gap)
 {
 	(void)s;
 	MUST(gap->begin_ns > 0 && gap->begin_ns <= gap->end_ns);
+	MUST(!gap->late || !gap->count);
 	return 0;
 }
 
 static int keep_thread(struct gt_sink *s, const struct gt_sink_thread *t)
 {
-	MUST(t->tid < sizeof(s->named) && !s->named[t->tid]);
-	s->named[t->tid] = 1;
+	MUST(fold(t->tid) < sizeof(s->named) && !s->named[fold(t->tid)]);
+	MUST(t->name[0] && strlen(t->name) < 128);
+	s->named[fold(t->tid)] = 1;
 	return 0;
 }
 
@@ -134,10 +146,12 @@ static void check_holders(struct gt_sink *s)
 	}
 }
 
-static struct gt_timeline *begin(struct gt_sink *s, uint32_t main_tid, int functions, int told)
+static struct gt_timeline *begin(struct gt_sink *s, uint32_t main_tid, int functions, int told,
+				 struct gt_rows *rows)
 {
 	const struct gt_timeline_opts opts = {.start_mono_ns = START_NS,
 					      .main_tid = main_tid,
+					      .rows = rows,
 					      .functions = functions != 0,
 					      .forced_told = told != 0};
 	struct gt_timeline *tl;
@@ -171,37 +185,71 @@ static void finish(struct gt_timeline *tl, struct gt_sink *s, uint64_t end_ns)
 
 /* ---- any events ---- */
 
-static void run_bytes(uint8_t options, const uint8_t *p, size_t size)
+static struct gil_event make_event(const uint8_t *p, uint64_t now)
 {
 	static const uint8_t gils[] = {0, 0, 0, 1, 1, 2, GIL_INDEX_OTHER, GIL_INDEX_OTHER};
+	struct gil_event ev = {
+		.kind = p[0] & 15, .tid = p[1] % 5, .gil = gils[p[2] & 7], .mono_ns = now};
+
+	if (ev.kind == GIL_LOST) {
+		ev.lost.begin_mono_ns = now - p[4];
+		ev.lost.count = p[1];
+	} else if (ev.kind == GIL_LATE) {
+		ev.late.begin_mono_ns = now - p[4];
+	} else if (ev.kind == GIL_GIL) {
+		ev.unconfirmed = p[4] & 1;
+	} else if (ev.kind == GIL_RELEASE) {
+		ev.forced = p[4] & 1;
+	} else if (ev.kind == GIL_BEFORE) {
+		ev.before.state = GIL_BEFORE_WAITING + (p[4] & 1);
+	} else if (ev.kind == GIL_THREAD) {
+		memset(ev.thread.comm, p[2], p[4] & 15);
+		ev.thread.ns_tid = p[2] & 7;
+		ev.thread.name = p[4] & 16 ? "name" : NULL;
+	}
+	return ev;
+}
+
+/* As gil2trace does it for a process in a PID namespace: threads 0 .. 4, of which 1 is the main. */
+static struct gt_rows *make_rows(const struct gil_event *ev, size_t n)
+{
+	const struct gt_rows_opts opts = {.pid = 1, .shown_pid = 7};
+	struct gt_rows *rows;
+
+	MUST(!gt_rows_create(&opts, &rows));
+	for (size_t i = 0; i < n; i++)
+		MUST(!gt_rows_learn(rows, &ev[i]));
+	gt_rows_settle(rows);
+	return rows;
+}
+
+static void run_bytes(uint8_t options, const uint8_t *p, size_t size)
+{
+	size_t n = size / EVENT_BYTES;
+	struct gil_event *ev = calloc(n + 1, sizeof(*ev));
+	struct gt_rows *rows = NULL;
 	uint64_t now = START_NS + 50;
 	struct gt_timeline *tl;
 	struct gt_sink sink;
 
-	tl = begin(&sink, options >> 1 & 1, options & 4, options & 8);
-	for (; size >= EVENT_BYTES; p += EVENT_BYTES, size -= EVENT_BYTES) {
-		struct gil_event ev = {.kind = p[0] & 15, .tid = p[1] % 5, .gil = gils[p[2] & 7]};
-
+	MUST(ev);
+	for (size_t i = 0; i < n; i++, p += EVENT_BYTES) {
 		now += p[3];
 		if (p[0] >> 4 == 15)
 			now -= now > 200 ? 200 : now;
 		if (p[0] == 0x7f && p[1] == 0xff)
 			now = UINT64_MAX - p[3];
-		ev.mono_ns = now;
-		if (ev.kind == GIL_LOST) {
-			ev.lost.begin_mono_ns = now - p[4];
-			ev.lost.count = p[1];
-		} else if (ev.kind == GIL_GIL) {
-			ev.unconfirmed = p[4] & 1;
-		} else if (ev.kind == GIL_RELEASE) {
-			ev.forced = p[4] & 1;
-		} else if (ev.kind == GIL_BEFORE) {
-			ev.before.state = GIL_BEFORE_WAITING + (p[4] & 1);
-		}
-		feed(tl, &ev);
+		ev[i] = make_event(p, now);
 	}
+	if (options & 16)
+		rows = make_rows(ev, n);
+	tl = begin(&sink, options >> 1 & 1 ? (rows ? 7 : 1) : 0, options & 4, options & 8, rows);
+	for (size_t i = 0; i < n; i++)
+		feed(tl, &ev[i]);
 	finish(tl, &sink, now - (now > 20 ? 20 : 0));
+	gt_rows_free(rows);
 	free(sink.spans.v);
+	free(ev);
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -219,7 +267,7 @@ static void run_random(uint64_t seed)
 	size_t n = next_random(&seed) % 200;
 	/* Mostly kinds that mean something, or nothing would follow from anything. */
 	static const uint8_t few[] = {1, 2, 3, 4},
-			     many[] = {1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 10, 11, 11, 12, 12, 13};
+			     many[] = {1, 2, 3, 4, 1, 2, 3, 4, 5, 8, 10, 14, 11, 12, 12, 13};
 	int use_few = (int)(next_random(&seed) & 1);
 
 	for (size_t i = 0; i < n * EVENT_BYTES; i++)
@@ -540,7 +588,7 @@ static void run_simulation(uint64_t seed)
 
 	s.reads_memory = (uint8_t)roll(&s, 2);
 	s.forced_told = (uint8_t)roll(&s, 2);
-	tl = begin(&sink, (uint32_t)roll(&s, 2), 0, s.forced_told);
+	tl = begin(&sink, (uint32_t)roll(&s, 2), 0, s.forced_told, NULL);
 
 	for (int i = 0; i < SIM_GILS; i++)
 		s.holder[i] = -1;

@@ -108,23 +108,28 @@ class Golden(Case):
         """Through the file and the JSON; the fuzz target tries many more without them."""
         for seed in range(40):
             rnd = random.Random(seed)
-            now, lines = 0, ["meta process.pid 1", "clock 0"]
+            now, lines = 0, ["meta process.pid 1", "clock 0",
+                             "meta process.ns_pid %d" % rnd.choice([1, 3])]
             for _ in range(rnd.randrange(200)):
                 now += rnd.randrange(5000)
                 kind = rnd.choice(["wait", "acquire", "release", "forced", "yield", "take",
-                                   "dropped", "left"] * 6 + ["gil", "lost", "thread", "before", "exit"])
+                                   "dropped", "left"] * 6 + ["gil", "lost", "late", "thread", "before", "exit"])
                 tid, gil = rnd.randrange(1, 5), rnd.choice([0, 0, 0, 1, 255])
                 if kind == "gil":
                     lines.append("gil %d %d 0x10 %s" % (now, gil, rnd.choice(["", "unconfirmed"])))
                 elif kind == "lost":
                     lines.append("lost %d %d 9" % (now, now - rnd.randrange(min(now, 900) + 1)))
+                elif kind == "late":
+                    lines.append("late %d %d" % (now, now - rnd.randrange(min(now, 900) + 1)))
                 elif kind == "exit":
                     lines.append("exit %d %d" % (now, tid))
                 elif kind == "before":
                     lines.append("before %d %d %s %d" % (
                         now, tid, rnd.choice(["waiting", "holding"]), gil))
                 elif kind == "thread":
-                    lines.append('thread %d %d "\\x%02x"' % (now, tid, rnd.randrange(1, 256)))
+                    lines.append('thread %d %d "\\x%02x" %d 0 "%s"' % (
+                        now, tid, rnd.randrange(1, 256), rnd.randrange(7),
+                        rnd.choice(["", "name", "\\xff\\x0a"])))
                 else:
                     lines.append("%s %d %d %d" % (kind, now, tid, gil))
             lines.append("end %d" % now)
@@ -391,6 +396,81 @@ class Doubt(Case):
         self.assertEqual(doubts, [4242, "4242 (3)"])
 
 
+class Ids(Case):
+    """Whose ids processes and threads are shown under."""
+    FROM_HOST = ("meta process.pid 4242\nmeta process.ns_pid 7\nclock 0\nacquire 1ms 4250\n"
+                 "release 2ms 4250\nthread 3ms 4250 w 9 0\nacquire 3ms 4242\nend 4ms\n")
+    FROM_INSIDE = ("meta process.pid 7\nmeta process.ns_pid 7\nmeta process.host_pid 4242\n"
+                   "clock 0\nacquire 1ms 9\nrelease 2ms 9\nthread 3ms 9 w 9 4250\n"
+                   "acquire 3ms 7\nend 4ms\n")
+    FROM_BETWEEN = ("meta process.pid 70\nmeta process.ns_pid 7\nmeta process.host_pid 4242\n"
+                    "clock 0\nacquire 1ms 90\nrelease 2ms 90\nthread 3ms 90 w 9 4250\n"
+                    "acquire 3ms 70\nend 4ms\n")
+
+    def rows(self, script, *options):
+        """Names of rows by (pid, tid), and what was said."""
+        self.make(script, "a.gil")
+        said = self.run_it("a.gil", *options)
+        events = self.check(self.path("a.json"))
+        drawn = {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}
+        names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+                 if e["name"] == "thread_name"}
+        self.assertEqual(drawn, set(names))
+        return names, said
+
+    def test_either(self):
+        for script in (self.FROM_HOST, self.FROM_INSIDE, self.FROM_BETWEEN):
+            for options, want in (([], {(7, 7): "thread 7", (7, 9): "w 9"}),
+                                  (["--ids=namespace"], {(7, 7): "thread 7", (7, 9): "w 9"}),
+                                  (["--ids=host"], {(4242, 4242): "thread 4242",
+                                                    (4242, 4250): "w 4250"})):
+                with self.subTest(script=script, options=options):
+                    names, said = self.rows(script, *options)
+                    self.assertEqual(names, want)
+                    self.assertNotIn("warning", said)
+
+    def test_not_known(self):
+        """A row of its own, whose number is no id, and which says where its id is from."""
+        for script, options, want, which in (
+                (self.FROM_HOST.replace("w 9 0", "w 0 0"), [], "w host 4250", "inside"),
+                (self.FROM_BETWEEN.replace("w 9 4250", "w 0 0"), [], "w recorder 90", "inside"),
+                (self.FROM_INSIDE.replace("w 9 4250", "w 9 0"), ["--ids=host"], "w recorder 9",
+                 "on the host")):
+            names, said = self.rows(script, *options)
+            self.assertEqual(len(names), 2)
+            (_, tid), = [key for key, name in names.items() if name == want]
+            self.assertGreater(tid, 4194304)
+            self.assertIn("warning: a.gil: of 1 thread(s) the id %s" % which, said)
+
+    def test_two_containers(self):
+        """Both processes are pid 1: one trace tells them apart, by id, name and labels."""
+        for i, container in enumerate(("3f2a" * 16, "beef" * 16)):
+            self.make('meta process.container %s\nmeta process.cmdline "python3 serve.py"\n' % container +
+                      self.FROM_HOST.replace("ns_pid 7", "ns_pid 1").replace("42", "%d2" % (4 + i)),
+                      "%d.gil" % i)
+        self.run_it("0.gil", "1.gil", "-o", "all.json")
+        events = self.check(self.path("all.json"))
+        names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        self.assertEqual(names, {1: "GIL Trace: python3 serve.py",
+                                 "1 (2)": "GIL Trace: python3 serve.py (2)"})
+        tags = {e["pid"]: e["args"]["labels"] for e in events if e["name"] == "process_labels"}
+        self.assertEqual(tags, {1: "CPU, container 3f2a3f2a3f2a, host pid 4242",
+                                "1 (2)": "CPU, container beefbeefbeef, host pid 5252"})
+        self.run_it("0.gil", "1.gil", "-o", "host.json", "--ids=host")
+        pids = {e["pid"] for e in self.check(self.path("host.json"))}
+        self.assertEqual(pids, {4242, 5252})
+
+    def test_time_namespace(self):
+        """Times are the host's: Unix time is the same in all."""
+        names = "meta process.timens_mono_ns 5000000000\nmeta process.timens_boot_ns -7\n"
+        self.make(self.FROM_HOST, "a.gil")
+        self.make(names + self.FROM_HOST, "b.gil")
+        self.run_it("a.gil")
+        self.run_it("b.gil")
+        with open(self.path("a.json"), "rb") as a, open(self.path("b.json"), "rb") as b:
+            self.assertEqual(a.read(), b.read())
+
+
 class Docs(Case):
     def test_who_held_the_lock(self):
         """The script in docs/trace.md: 4250 waits 2 .. 12.306123 ms, 4242 holds 1 .. 12.3 ms."""
@@ -407,7 +487,7 @@ class Options(Case):
     def test_usage(self):
         self.make("contended", "a.gil")
         for args in ([], ["--nonsense"], ["a.gil", "-o"], ["a.gil", "-o", "x", "-o", "y"],
-                     ["a.gil", "-o", ""], [""]):
+                     ["a.gil", "-o", ""], [""], ["a.gil", "--ids=guest"], ["a.gil", "--ids="]):
             self.assertIn("gil2trace", self.run_it(*args, status=2))
         self.assertEqual(os.listdir(self.dir), ["a.gil"])
 

@@ -6,13 +6,15 @@
  *  meta KEY VALUE
  *  site KIND FLAGS             a probe site; both are numbers
  *  clock T [STEP]              a clock sample; STEP: the wall clock has been set ahead by so much
- *  thread T TID NAME [NSTID]
+ *  thread T TID COMM [NSTID [HOSTTID [NAME]]]
+ *                              0: not known; NAME: in the interpreter
  *  gil T INDEX ADDRESS [unconfirmed]
  *  wait|acquire|release|yield|take|dropped|left T TID [GIL]
  *  forced T TID [GIL]          a release that was asked for
  *  before T TID waiting|holding [GIL]
  *  exit T TID
  *  lost T BEGIN COUNT
+ *  late T BEGIN
  *  unseen COUNT                events lost of which only block headers know
  *  flush                       seals the block
  *  repeat N EVERY .. done      the lines between, N times, each EVERY later; does not nest
@@ -31,7 +33,7 @@
 
 #include "gilfile_write.h"
 
-#define WORDS_MAX 6
+#define WORDS_MAX 7
 #define WORD_MAX  256
 
 static const char *script_path;
@@ -183,6 +185,8 @@ static void do_thread(struct script *s, const struct line *l)
 			       .tid = (uint32_t)number(l->word[2])};
 
 	ev.thread.ns_tid = l->n > 4 ? (uint32_t)number(l->word[4]) : 0;
+	ev.thread.host_tid = l->n > 5 ? (uint32_t)number(l->word[5]) : 0;
+	ev.thread.name = l->n > 6 ? l->word[6] : NULL;
 	memcpy(ev.thread.comm, l->word[3], strnlen(l->word[3], GIL_COMM_LEN - 1));
 	add(s, &ev);
 }
@@ -247,6 +251,14 @@ static void do_lost(struct script *s, const struct line *l)
 	add(s, &ev);
 }
 
+static void do_late(struct script *s, const struct line *l)
+{
+	struct gil_event ev = {.kind = GIL_LATE, .mono_ns = when(s, l->word[1])};
+
+	ev.late.begin_mono_ns = when(s, l->word[2]);
+	add(s, &ev);
+}
+
 static void do_end(struct script *s, const struct line *l)
 {
 	enum gil_end_reason reason =
@@ -305,6 +317,7 @@ enum order {
 	FORCED,
 	BEFORE,
 	LOST,
+	LATE,
 	UNSEEN,
 	FLUSH,
 	REPEAT,
@@ -323,11 +336,11 @@ static const struct order_def {
 	{"yield", 3, 4, GIL_YIELD}, {"take", 3, 4, GIL_TAKE},       {"dropped", 3, 4, GIL_DROPPED},
 	{"exit", 3, 3, GIL_EXIT},   {"forced", 3, 4, FORCED},       {"before", 4, 5, BEFORE},
 	{"left", 3, 4, GIL_LEFT},   {"origin", 3, 3, ORIGIN},       {"meta", 3, 3, META},
-	{"clock", 2, 3, CLOCK},     {"site", 3, 3, SITE},           {"thread", 4, 5, THREAD},
+	{"clock", 2, 3, CLOCK},     {"site", 3, 3, SITE},           {"thread", 4, 7, THREAD},
 	{"gil", 4, 5, GIL},         {"lost", 4, 4, LOST},           {"unseen", 2, 2, UNSEEN},
 	{"flush", 1, 1, FLUSH},     {"repeat", 3, 3, REPEAT},       {"done", 1, 1, DONE},
 	{"end", 2, 3, END},         {"chop", 2, 2, DAMAGE},         {"flip", 2, 2, DAMAGE},
-	{"minor", 2, 2, MINOR},
+	{"minor", 2, 2, MINOR},     {"late", 3, 3, LATE},
 };
 
 static int order_of(const struct line *l)
@@ -374,6 +387,9 @@ static void obey(struct script *s, const struct line *l, int order)
 		break;
 	case LOST:
 		do_lost(s, l);
+		break;
+	case LATE:
+		do_late(s, l);
 		break;
 	case UNSEEN:
 		s->lost_total += number(l->word[1]);

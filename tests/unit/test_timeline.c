@@ -3,7 +3,8 @@
  * The state machine, in short hand. Events: W wait, A acquire, R release, F forced release, Y
  * yield, T take, D dropped, l left, E the thread has ended, then the thread, ".GIL" unless it is 0,
  * "@time"; w1, h1 waited or held before; G0@9 a GIL, g0@9 one that is not confirmed, L40-50 events
- * lost in between. Slices: take1 10-20, then ".GIL", "+flag". A recording lasts from 100 to 1000.
+ * lost in between, Z40-50 not recorded yet. Slices: take1 10-20, then ".GIL", "+flag". A recording
+ * lasts from 100 to 1000.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,9 +51,10 @@ static int rec_span(struct gt_sink *s, const struct gt_span *span)
 
 static int rec_gap(struct gt_sink *s, const struct gt_gap *gap)
 {
-	s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len, "%slost %llu-%llu",
-				   s->len ? ", " : "", (unsigned long long)gap->begin_ns,
-				   (unsigned long long)gap->end_ns);
+	s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len, "%s%s %llu-%llu%s",
+				   s->len ? ", " : "", gap->late ? "late" : "lost",
+				   (unsigned long long)gap->begin_ns,
+				   (unsigned long long)gap->end_ns, gap->why ? gap->why : "");
 	assert_true(s->len < sizeof(s->text));
 	return 0;
 }
@@ -61,7 +63,7 @@ static int rec_thread(struct gt_sink *s, const struct gt_sink_thread *t)
 {
 	size_t n = strlen(s->threads);
 
-	snprintf(s->threads + n, sizeof(s->threads) - n, "%u=%s;", t->tid, t->comm);
+	snprintf(s->threads + n, sizeof(s->threads) - n, "%u=%s;", t->tid, t->name);
 	return 0;
 }
 
@@ -93,6 +95,10 @@ static struct gil_event parse_event(const char *p)
 		ev.lost.begin_mono_ns = strtoull(p + 1, &end, 10);
 		ev.mono_ns = strtoull(end + 1, &end, 10);
 		ev.lost.count = 1;
+	} else if (*p == 'Z') {
+		ev.kind = GIL_LATE;
+		ev.late.begin_mono_ns = strtoull(p + 1, &end, 10);
+		ev.mono_ns = strtoull(end + 1, &end, 10);
 	} else if (*p == 'G' || *p == 'g') {
 		ev.kind = GIL_GIL;
 		ev.unconfirmed = *p == 'g';
@@ -559,6 +565,34 @@ static void test_exit_waiting(void **state)
 	expect_even("A2.1@110 W1@120 E1@130", "take1 120-130+exit, hold2.1 110-1000+end");
 }
 
+/* The process was there before its recording began, in the middle of the others'. */
+static void test_late(void **state)
+{
+	struct gt_timeline_stats st;
+
+	(void)state;
+	/* what it is in when it is first seen, it was in since then, not since the start */
+	st = expect("Z40-150 R1@160 A2@170", "late 40-150, hold1 150-160+start, drop1 160-160, "
+					     "hold2 170-1000+end");
+	assert_int_equal(st.late_ns, 110);
+	assert_int_equal(st.gaps, 0);
+	assert_int_equal(st.lost, 0);
+	expect_even("Z40-150 w1@150 h2@150 R2@160 A1@170",
+		    "late 40-150, take1 150-170+start, hold1 170-1000+end, hold2 150-160+start, "
+		    "drop2 160-160");
+	/* .. nor behind a loss that came before it was told */
+	expect_even("Z40-150 L200-300 h1@150 R1@310",
+		    "late 40-150, lost 200-300, hold1 150-200+start+lost, hold1 300-310+lost, "
+		    "drop1 310-310");
+	expect_even("Z170-150 G0@150 R1@160", "late 150-150, hold1 150-160+start, drop1 160-160");
+	opts.late_why = "!forked";
+	expect_even("Z40-90", "late 40-90!forked");
+	/* where it never should be it is a gap as any other */
+	st = expect("A1@110 Z120-150 R1@160",
+		    "hold1 110-120+lost, late 120-150!forked, hold1 150-160+lost, drop1 160-160");
+	assert_int_equal(st.gaps, 0);
+}
+
 static void test_names(void **state)
 {
 	struct gt_sink sink = {.len = 0};
@@ -569,13 +603,25 @@ static void test_names(void **state)
 	assert_int_equal(gt_timeline_create(&recorder, &sink, &opts, &tl), 0);
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
 	memcpy(ev.thread.comm, "worker-9", 9);
+	ev.thread.name = "loader";
+	assert_int_equal(gt_timeline_event(tl, &ev), 0);
+	ev.thread.name = NULL; /* says nothing */
+	assert_int_equal(gt_timeline_event(tl, &ev), 0);
+	ev.tid = 5; /* another thread with the same id: its name is not known */
+	ev.thread.name = "first";
+	assert_int_equal(gt_timeline_event(tl, &ev), 0);
+	ev.kind = GIL_EXIT;
+	assert_int_equal(gt_timeline_event(tl, &ev), 0);
+	ev.kind = GIL_THREAD;
+	ev.thread.name = NULL;
+	memcpy(ev.thread.comm, "second", 7);
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
 	ev = (struct gil_event){.kind = GIL_ACQUIRE, .tid = 7, .mono_ns = 110};
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
 	ev.kind = 15;
 	assert_int_equal(gt_timeline_event(tl, &ev), 0);
 	assert_int_equal(gt_timeline_finish(tl, END_NS), 0);
-	assert_string_equal(sink.threads, "7=;9=worker-9;");
+	assert_string_equal(sink.threads, "5=second 5;7=thread 7;9=loader (worker-9) 9;");
 	assert_int_equal(gt_timeline_stats(tl)->odd[GT_ODD_KIND], 1);
 	gt_timeline_free(tl);
 }
@@ -666,6 +712,7 @@ int main(void)
 		cmocka_unit_test_setup(test_left, setup),
 		cmocka_unit_test_setup(test_exit, setup),
 		cmocka_unit_test_setup(test_exit_waiting, setup),
+		cmocka_unit_test_setup(test_late, setup),
 		cmocka_unit_test_setup(test_names, setup),
 		cmocka_unit_test_setup(test_many_threads, setup),
 		cmocka_unit_test_setup(test_clock, setup),
