@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proc.h"
 #include "log.h"
+#include "procfile.h"
+#include "rights.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -54,8 +56,7 @@ static int fopen_at(const struct gt_proc *p, const char *name, FILE **out)
 	return 0;
 }
 
-/* Up to size - 1 bytes from the start of a file, and a NUL. Returns the number of bytes. */
-static ssize_t read_at(const struct gt_proc *p, const char *name, char *buf, size_t size)
+ssize_t gt_procfile_read(const struct gt_proc *p, const char *name, char *buf, size_t size)
 {
 	gt_autoclose int fd = open_at(p, name, 0);
 	size_t len = 0;
@@ -101,9 +102,8 @@ static int read_line(FILE *f, char *buf, int size)
 	return 1;
 }
 
-/* The value of "key:\t..." in a status file. -ENOENT: no such line. */
-static int status_field(const struct gt_proc *p, const char *file, const char *key, char *buf,
-			size_t size)
+int gt_procfile_status(const struct gt_proc *p, const char *file, const char *key, char *buf,
+		       size_t size)
 {
 	autofclose FILE *f = NULL;
 	size_t klen = strlen(key);
@@ -134,7 +134,7 @@ static int status_last_pid(const struct gt_proc *p, const char *file, const char
 	const char *last;
 	char *end;
 	long v;
-	int r = status_field(p, file, key, value, sizeof(value));
+	int r = gt_procfile_status(p, file, key, value, sizeof(value));
 
 	if (r)
 		return r;
@@ -147,34 +147,66 @@ static int status_last_pid(const struct gt_proc *p, const char *file, const char
 	return 0;
 }
 
-static int read_start_ticks(const struct gt_proc *p, uint64_t *out)
+/* A field of stat, which is a number up to `max`. */
+static int stat_number(const char *field, uint64_t max, uint64_t *out)
 {
-	char buf[1024], *s, *end;
-	ssize_t n = read_at(p, "stat", buf, sizeof(buf));
 	unsigned long long v;
+	char *end;
 
-	if (n < 0)
-		return (int)n;
-	/* The name may hold blanks and parentheses, so count from the last one: field 2 ends there.
-	 */
-	s = strrchr(buf, ')');
-	for (int field = 2; s && field < 22; field++)
-		s = strchr(s + 1, ' ');
-	if (!s)
-		return -EPROTO;
 	errno = 0;
-	v = strtoull(s + 1, &end, 10);
-	if (errno || end == s + 1)
+	v = strtoull(field, &end, 10);
+	if (errno || end == field || (*end && *end != ' ' && *end != '\n') || v > max)
 		return -EPROTO;
 	*out = v;
 	return 0;
+}
+
+int gt_procfile_stat(const struct gt_proc *p, struct gt_procstat *out)
+{
+	uint64_t parent, flags, threads, start;
+	const char *field[23] = {NULL}; /* numbered as in proc(5) */
+	char buf[1024];
+	ssize_t n = gt_procfile_read(p, "stat", buf, sizeof(buf));
+
+	if (n < 0)
+		return (int)n;
+	/* Field 2, the name, may hold blanks, parentheses and newlines: it ends at the last ')'. */
+	field[2] = strrchr(buf, ')');
+	for (size_t i = 3; i < GT_ARRAY_SIZE(field) && field[i - 1]; i++) {
+		const char *blank = strchr(field[i - 1], ' ');
+
+		field[i] = blank ? blank + 1 : NULL;
+	}
+	if (!field[22] || stat_number(field[4], INT32_MAX, &parent) ||
+	    stat_number(field[9], UINT32_MAX, &flags) ||
+	    stat_number(field[20], UINT32_MAX, &threads) ||
+	    stat_number(field[22], UINT64_MAX, &start))
+		return -EPROTO;
+	*out = (struct gt_procstat){
+		.state = *field[3],
+		.parent = (pid_t)parent,
+		.flags = (uint32_t)flags,
+		.threads = (uint32_t)threads,
+		.start_ticks = start,
+	};
+	return 0;
+}
+
+static int read_start_ticks(const struct gt_proc *p, uint64_t *out)
+{
+	struct gt_procstat st;
+	int r = gt_procfile_stat(p, &st);
+
+	if (!r)
+		*out = st.start_ticks;
+	return r;
 }
 
 /* Any bytes but NUL, without the newline that the kernel adds. */
 static int read_comm(const struct gt_proc *p, const char *file, char comm[GT_PROC_COMM])
 {
 	char buf[64]; /* a kernel thread's may be longer than 15 */
-	ssize_t n = read_at(p, file, buf, sizeof(buf));
+	ssize_t n = gt_procfile_read(p, file, buf, sizeof(buf));
 
 	if (n < 0)
 		return (int)n;
@@ -216,58 +248,73 @@ static int open_identity(struct gt_proc *p)
 	return r ? r : read_comm(p, "comm", p->comm);
 }
 
-static void log_open_failure(pid_t pid, int err)
+/* Returns err, or -EACCES where the process is there, but /proc does not show it. */
+static int log_open_failure(pid_t pid, int err)
 {
-	switch (err) {
-	case -ESRCH:
-	case -ENOENT:
+	char why[GT_RIGHTS_TEXT];
+
+	gt_rights_why(GT_STEP_PROCESS, err, pid, why);
+	if (err == -ESRCH && !*why) {
 		gt_error("process %d does not exist or has ended", (int)pid);
-		break;
-	case -EACCES:
-	case -EPERM:
-		gt_error("process %d cannot be inspected: %s%s", (int)pid, strerror(-err),
-			 geteuid() ? "; run as root" : "");
-		break;
-	case -ENOSYS:
+	} else if (err == -ESRCH) {
+		gt_error("process %d cannot be seen%s", (int)pid, why);
+		return -EACCES;
+	} else if (err == -ENOSYS) {
 		gt_error("process %d cannot be held by a pidfd: Linux 5.3 or newer is needed",
 			 (int)pid);
-		break;
-	default:
-		gt_error("process %d cannot be inspected through /proc: %s", (int)pid,
-			 strerror(-err));
+	} else {
+		gt_error("process %d cannot be inspected: %s%s", (int)pid, strerror(-err), why);
 	}
+	return err;
+}
+
+/* *tgid: the process, where pid is only a thread's id and -ESRCH is returned for it; else 0. */
+static int open_process(pid_t pid, struct gt_proc *out, pid_t *tgid)
+{
+	struct gt_proc p = {.pid = pid, .pidfd = -1, .procfd = -1, .mapsfd = -1};
+	char path[32];
+	pid_t process;
+	int r;
+
+	*tgid = 0;
+	if (pid <= 0)
+		return -ESRCH;
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	p.procfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (p.procfd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	r = status_last_pid(&p, "status", "Tgid", &process);
+	if (!r && process != pid) {
+		*tgid = process;
+		r = -ESRCH;
+	}
+	if (!r)
+		r = open_identity(&p);
+	if (r) {
+		gt_proc_close(&p);
+		return r == -ENOENT ? -ESRCH : r;
+	}
+	*out = p;
+	return 0;
 }
 
 int gt_proc_open(pid_t pid, struct gt_proc *out)
 {
-	struct gt_proc p = {.pid = pid, .pidfd = -1, .procfd = -1, .mapsfd = -1};
-	char path[32];
 	pid_t tgid;
-	int r;
+	int r = open_process(pid, out, &tgid);
 
-	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	p.procfd = pid > 0 ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
-	if (p.procfd < 0) {
-		r = pid > 0 ? -errno : -ESRCH;
-		goto fail;
-	}
-	r = status_last_pid(&p, "status", "Tgid", &tgid);
-	if (r)
-		goto fail;
-	if (tgid != pid) {
+	if (tgid)
 		gt_error("%d is a thread of process %d; use -p %d", (int)pid, (int)tgid, (int)tgid);
-		gt_proc_close(&p);
-		return -ESRCH;
-	}
-	r = open_identity(&p);
-	if (r)
-		goto fail;
-	*out = p;
-	return 0;
-fail:
-	log_open_failure(pid, r);
-	gt_proc_close(&p);
-	return r == -ENOENT ? -ESRCH : r;
+	else if (r)
+		r = log_open_failure(pid, r);
+	return r;
+}
+
+int gt_proc_try_open(pid_t pid, struct gt_proc *out)
+{
+	pid_t tgid;
+
+	return open_process(pid, out, &tgid);
 }
 
 void gt_proc_close(struct gt_proc *p)
@@ -295,9 +342,10 @@ int gt_proc_ended(const struct gt_proc *p)
 int gt_proc_memory_gone(const struct gt_proc *p)
 {
 	char c;
-
 	/* The descriptor holds the memory of the process, not the process; without it, no lines. */
-	return pread(p->mapsfd, &c, 1, 0) == 0;
+	ssize_t n = pread(p->mapsfd, &c, 1, 0);
+
+	return n == 0 || (n < 0 && errno == ESRCH); /* the latter: there is no such process */
 }
 
 int gt_proc_executed(const struct gt_proc *p)
@@ -420,30 +468,55 @@ void gt_proc_map_file(const struct gt_proc *p, const struct gt_map *m, char *buf
 		 m->end);
 }
 
-int gt_proc_getenv(const struct gt_proc *p, const char *name, char *buf, size_t size)
+/* "NAME=value" for one of the variables that are not known yet: the first of a name counts. */
+static void take_variable(struct gt_proc_var *vars, size_t n, const char *s)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t nlen = strlen(vars[i].name);
+		const char *value;
+
+		if (vars[i].err != -ENOENT || strncmp(s, vars[i].name, nlen) || s[nlen] != '=')
+			continue;
+		value = s + nlen + 1;
+		vars[i].err = strlen(value) < vars[i].size ? 0 : -ERANGE;
+		if (!vars[i].err)
+			memcpy(vars[i].buf, value, strlen(value) + 1);
+	}
+}
+
+int gt_proc_getenvs(const struct gt_proc *p, struct gt_proc_var *vars, size_t n)
 {
 	gt_autofree char *env = malloc(ENVIRON_BYTES);
-	size_t nlen = strlen(name);
-	const char *s, *end;
-	ssize_t n;
+	ssize_t len;
 
 	if (!env)
 		return -ENOMEM;
-	n = read_at(p, "environ", env, ENVIRON_BYTES);
-	if (n < 0)
-		return (int)n;
+	len = gt_procfile_read(p, "environ", env, ENVIRON_BYTES);
+	if (len < 0)
+		return (int)len;
+	for (size_t i = 0; i < n; i++)
+		vars[i].err = -ENOENT;
 	/* Some programs overwrite this memory with their title: it may hold anything. */
-	end = env + n;
-	for (s = env; s < end; s += strlen(s) + 1) {
-		if (strncmp(s, name, nlen) || s[nlen] != '=')
-			continue;
-		s += nlen + 1;
-		if (strlen(s) >= size)
-			return -ERANGE;
-		memcpy(buf, s, strlen(s) + 1);
-		return 0;
-	}
-	return -ENOENT;
+	for (const char *s = env; s < env + len; s += strlen(s) + 1)
+		take_variable(vars, n, s);
+	return 0;
+}
+
+int gt_proc_has_map(const struct gt_proc *p, const struct gt_map *m)
+{
+	char name[64];
+	struct stat st;
+
+	snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
+	return !fstatat(p->procfd, name, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+int gt_proc_getenv(const struct gt_proc *p, const char *name, char *buf, size_t size)
+{
+	struct gt_proc_var var = {.name = name, .buf = buf, .size = size};
+	int r = gt_proc_getenvs(p, &var, 1);
+
+	return r ? r : var.err;
 }
 
 int gt_proc_thread(const struct gt_proc *p, pid_t tid, char comm[GT_PROC_COMM], pid_t *ns_tid)
@@ -472,7 +545,7 @@ static int thread_has_shadow_stack(const struct gt_proc *p, const char *tid)
 	int r;
 
 	snprintf(file, sizeof(file), "task/%s/status", tid);
-	r = status_field(p, file, "x86_Thread_features", value, sizeof(value));
+	r = gt_procfile_status(p, file, "x86_Thread_features", value, sizeof(value));
 	return r ? r : strstr(value, "shstk") != NULL;
 }
 

@@ -30,6 +30,9 @@ struct gt_proc {
  * Close with gt_proc_close().
  */
 int gt_proc_open(pid_t pid, struct gt_proc *out);
+
+/* The same of a process that nobody has named: it may be gone, and a failure is not logged. */
+int gt_proc_try_open(pid_t pid, struct gt_proc *out);
 void gt_proc_close(struct gt_proc *p);
 
 /* 1 if it has ended (a zombie has). */
@@ -64,11 +67,24 @@ int gt_proc_exec_maps(const struct gt_proc *p, struct gt_map **out, size_t *n);
  */
 void gt_proc_map_file(const struct gt_proc *p, const struct gt_map *m, char *buf, size_t size);
 
+/* Is it (still) mapped there? */
+int gt_proc_has_map(const struct gt_proc *p, const struct gt_map *m);
+
 /*
  * Value of a variable in the environment the process was started with, from its first 1 MiB.
  * -ENOENT: not there (setproctitle may have overwritten it); -ERANGE: longer than size - 1.
  */
 int gt_proc_getenv(const struct gt_proc *p, const char *name, char *buf, size_t size);
+
+/* Several of them in one read. 0, and an `err` as above for each of them; or -errno. */
+struct gt_proc_var {
+	const char *name;
+	char *buf;
+	size_t size;
+	int err;
+};
+
+int gt_proc_getenvs(const struct gt_proc *p, struct gt_proc_var *vars, size_t n);
 
 /* Thread's name and id in the process's PID namespace; -ENOENT / -ESRCH: it has ended. */
 int gt_proc_thread(const struct gt_proc *p, pid_t tid, char comm[GT_PROC_COMM], pid_t *ns_tid);

@@ -8,6 +8,7 @@
 
 #include "log.h"
 #include "proc.h"
+#include "procfile.h"
 #include "spawn.h"
 
 #include <pthread.h>
@@ -138,6 +139,34 @@ static void odd_name_does_not_shift_the_fields(void **state)
 	gt_proc_close(&after);
 }
 
+/* The fields of stat stand behind a name that may look like them. */
+static void fields_of_stat(void **state)
+{
+	static const char *const odd[] = {"a) S 1 (b", ") ) ) )", "1 (2\n3) Z 4", "",
+					  ") Z 1 1 1 1 1"};
+	struct gt_procstat first, st;
+	struct gt_proc p;
+	char own[16];
+
+	(void)state;
+	assert_int_equal(prctl(PR_GET_NAME, own), 0);
+	assert_int_equal(gt_proc_open(getpid(), &p), 0);
+	assert_int_equal(gt_procfile_stat(&p, &first), 0);
+	assert_int_equal(first.start_ticks, p.start_ticks);
+	for (size_t i = 0; i < GT_ARRAY_SIZE(odd); i++) {
+		assert_int_equal(prctl(PR_SET_NAME, odd[i]), 0);
+		memset(&st, 0, sizeof(st));
+		assert_int_equal(gt_procfile_stat(&p, &st), 0);
+		assert_int_equal(st.state, 'R');
+		assert_int_equal(st.parent, getppid());
+		assert_int_equal(st.threads, 1);
+		assert_int_equal(st.flags, first.flags);
+		assert_int_equal(st.start_ticks, first.start_ticks);
+	}
+	assert_int_equal(prctl(PR_SET_NAME, own), 0);
+	gt_proc_close(&p);
+}
+
 static const struct gt_map *find_ino(const struct gt_map *maps, size_t n, ino_t ino)
 {
 	const struct gt_map *found = NULL;
@@ -192,6 +221,93 @@ static void lists_executable_mappings(void **state)
 	gt_proc_close(&p);
 	munmap(at[0], 4 * page);
 	close(fd);
+}
+
+#define FOLDERS 20
+#define FOLDER  250 /* bytes of a name */
+
+/* A mapped file whose path is longer than a path may be: made step by step. */
+static void very_long_path(void **state)
+{
+	/* What stands behind the cut must not be taken for a line, or for a name. */
+	static const char name[] =
+		"f\n00400000-00401000 r-xp 00000000 08:01 77   libpython3.so (deleted)";
+	char base[] = "/tmp/giltrace-test-XXXXXX", folder[FOLDER + 1];
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), n;
+	gt_autofree struct gt_map *maps = NULL;
+	const struct gt_map *m;
+	int dir[FOLDERS + 1], fd;
+	struct stat st;
+	struct gt_proc p;
+	void *at;
+
+	(void)state;
+	memset(folder, 'd', FOLDER);
+	folder[FOLDER] = 0;
+	assert_non_null(mkdtemp(base));
+	dir[0] = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i < FOLDERS; i++) {
+		assert_int_equal(mkdirat(dir[i], folder, 0700), 0);
+		dir[i + 1] = openat(dir[i], folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		assert_true(dir[i + 1] >= 0);
+	}
+	fd = openat(dir[FOLDERS], name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st) | ftruncate(fd, (off_t)page), 0);
+	at = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_ptr_not_equal(at, MAP_FAILED);
+	close(fd);
+
+	assert_int_equal(gt_proc_open(getpid(), &p), 0);
+	assert_int_equal(gt_proc_exec_maps(&p, &maps, &n), 0);
+	gt_proc_close(&p);
+	m = find_ino(maps, n, st.st_ino);
+	assert_non_null(m);
+	assert_int_equal(m->start, (uintptr_t)at);
+	assert_memory_equal(m->path, base, strlen(base));
+	assert_int_equal(strspn(m->path + strlen(base), "/d"), 511 - strlen(base)); /* cut */
+	assert_int_equal(strlen(m->path), 511);
+	for (size_t i = 0; i < n; i++)
+		assert_int_not_equal(maps[i].start, 0x400000);
+
+	munmap(at, page);
+	assert_int_equal(unlinkat(dir[FOLDERS], name, 0), 0);
+	for (int i = FOLDERS; i > 0; i--) {
+		close(dir[i]);
+		assert_int_equal(unlinkat(dir[i - 1], folder, AT_REMOVEDIR), 0);
+	}
+	close(dir[0]);
+	assert_int_equal(rmdir(base), 0);
+}
+
+/* It ends while we hold it: between any two reads. */
+static void ends_meanwhile(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		struct spawned s = spawn(no_env);
+		struct gt_map *maps;
+		struct gt_proc p;
+		int r, looks = 0;
+		size_t n;
+
+		assert_int_equal(gt_proc_open(s.pid, &p), 0);
+		kill(s.pid, SIGKILL);
+		do {
+			maps = NULL;
+			n = 77;
+			r = gt_proc_exec_maps(&p, &maps, &n);
+			/* Of a process that ends, all, some, or none. */
+			assert_true(r == -ESRCH || (r == 0 && !n == !maps));
+			free(maps);
+		} while (!gt_proc_ended(&p) && ++looks < 1000000);
+		assert_int_equal(waitpid(s.pid, NULL, 0), s.pid);
+		assert_int_equal(gt_proc_exec_maps(&p, &maps, &n), -ESRCH);
+		assert_int_equal(gt_proc_memory_gone(&p), 1);
+		assert_int_equal(gt_proc_executed(&p), 0);
+		gt_proc_close(&p);
+		close(s.fd);
+	}
 }
 
 static void environment(void **state)
@@ -355,7 +471,10 @@ int main(void)
 		cmocka_unit_test(refuses_what_is_no_process),
 		cmocka_unit_test(tells_the_end),
 		cmocka_unit_test(odd_name_does_not_shift_the_fields),
+		cmocka_unit_test(fields_of_stat),
 		cmocka_unit_test(lists_executable_mappings),
+		cmocka_unit_test(very_long_path),
+		cmocka_unit_test(ends_meanwhile),
 		cmocka_unit_test(environment),
 		cmocka_unit_test(huge_environment),
 		cmocka_unit_test(overwritten_environment),
