@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pytarget.h"
 #include "log.h"
+#include "rights.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 #define PYCACHE_MAX    4096
+#define BUCKET_BITS    10
+#define BUCKETS        (1u << BUCKET_BITS)
 #define UNREADABLE_MAX 3   /* files of a process that cost the reader all its time, or kill it */
 #define FOUND_MAX      16  /* CPythons of a process that are told by name */
 #define SITES_TOTAL    255 /* of all files together, as a site's index has 8 bits */
+
+/* CPython 2.7 to 3.13 have 1 MiB to 2.7 MiB of it, most other files on a host less than this. */
+#define CODE_MIN 0x40000
 
 /* ---- the cache ---- */
 
@@ -30,8 +36,9 @@ struct entry {
 struct gt_pycache {
 	enum gt_probe_mode mode;
 	unsigned int flags;
-	struct entry *first;
 	size_t n;
+	unsigned int hand; /* the bucket from which a file is forgotten next */
+	struct entry *bucket[BUCKETS];
 };
 
 struct gt_pycache *gt_pycache_new(enum gt_probe_mode mode, unsigned int flags)
@@ -49,20 +56,28 @@ void gt_pycache_free(struct gt_pycache *c)
 {
 	if (!c)
 		return;
-	while (c->first) {
-		struct entry *e = c->first;
+	for (unsigned int i = 0; i < BUCKETS; i++) {
+		while (c->bucket[i]) {
+			struct entry *e = c->bucket[i];
 
-		c->first = e->next;
-		free(e->sites);
-		free(e);
+			c->bucket[i] = e->next;
+			free(e->sites);
+			free(e);
+		}
 	}
 	free(c);
+}
+
+static unsigned int bucket_of(dev_t dev, ino_t ino)
+{
+	return (unsigned int)(((uint64_t)ino ^ (uint64_t)dev << 32) * 0x9e3779b97f4a7c15u >>
+			      (64 - BUCKET_BITS));
 }
 
 static const struct entry *lookup(const struct gt_pycache *c, const struct stat *st,
 				  enum gt_probe_mode mode, unsigned int flags)
 {
-	const struct entry *e = c->first;
+	const struct entry *e = c->bucket[bucket_of(st->st_dev, st->st_ino)];
 
 	while (e &&
 	       (e->dev != st->st_dev || e->ino != st->st_ino || e->size != st->st_size ||
@@ -101,29 +116,43 @@ static int read_entry(struct entry *e, int fd, const char *name)
 	return 0;
 }
 
-/* The file's entry, made if there is none; NULL with *err. -ENOEXEC: no regular file. */
-static const struct entry *resolve(struct gt_pycache *c, int fd, const char *name,
-				   enum gt_probe_mode mode, unsigned int flags, int *err)
+/* Makes room: what is neither a CPython nor a libc can be read again, and nobody holds on to it. */
+static void forget_one(struct gt_pycache *c)
 {
-	const struct entry *known;
-	struct entry *e;
-	struct stat st;
+	for (unsigned int i = 0; i < BUCKETS; i++) {
+		struct entry **at = &c->bucket[c->hand++ % BUCKETS], **oldest = NULL, *e;
 
-	*err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOEXEC;
-	if (*err)
-		return NULL;
-	known = lookup(c, &st, mode, flags);
-	if (known)
-		return known;
+		for (; *at; at = &(*at)->next)
+			if (!(*at)->sites)
+				oldest = at;
+		if (!oldest)
+			continue;
+		e = *oldest;
+		*oldest = e->next;
+		free(e);
+		c->n--;
+		return;
+	}
+}
+
+/* Reads the file behind fd and remembers it; NULL with *err. */
+static const struct entry *learn(struct gt_pycache *c, int fd, const struct stat *st,
+				 const char *name, enum gt_probe_mode mode, unsigned int flags,
+				 int *err)
+{
+	struct entry *e, **bucket = &c->bucket[bucket_of(st->st_dev, st->st_ino)];
+
+	if (c->n == PYCACHE_MAX)
+		forget_one(c);
 	e = c->n < PYCACHE_MAX ? calloc(1, sizeof(*e)) : NULL;
 	if (!e) {
 		*err = -ENOMEM;
 		return NULL;
 	}
-	e->dev = st.st_dev;
-	e->ino = st.st_ino;
-	e->size = st.st_size;
-	e->ctime = st.st_ctim;
+	e->dev = st->st_dev;
+	e->ino = st->st_ino;
+	e->size = st->st_size;
+	e->ctime = st->st_ctim;
 	e->mode = mode;
 	e->flags = flags;
 	*err = read_entry(e, fd, name);
@@ -131,10 +160,32 @@ static const struct entry *resolve(struct gt_pycache *c, int fd, const char *nam
 		free(e);
 		return NULL;
 	}
-	e->next = c->first;
-	c->first = e;
+	e->next = *bucket;
+	*bucket = e;
 	c->n++;
 	return e;
+}
+
+/*
+ * The entry of the file at a path of map_files, made if there is none; NULL with *err. -ENOEXEC: no
+ * regular file. Only a regular file that is not known is opened: to open a device may do something.
+ */
+static const struct entry *resolve(struct gt_pycache *c, const char *path, const char *name,
+				   enum gt_probe_mode mode, unsigned int flags, int *err)
+{
+	gt_autoclose int fd = -1;
+	const struct entry *known;
+	struct stat st;
+
+	*err = stat(path, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOEXEC;
+	if (*err)
+		return NULL;
+	known = lookup(c, &st, mode, flags);
+	if (known)
+		return known;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	*err = fd < 0 || fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOEXEC;
+	return *err ? NULL : learn(c, fd, &st, name, mode, flags, err);
 }
 
 /* ---- the files of a process ---- */
@@ -145,6 +196,7 @@ struct search {
 	const struct gt_map *maps;
 	size_t n_maps;
 	ino_t exe;      /* 0: not known */
+	int any;        /* only whether there is one: stops at the first, says nothing */
 	int failed;     /* -errno of the last file that could not be looked into */
 	int unreadable; /* files that the reader did not get through */
 	/* Those that hold CPython's code, in the order of preference: */
@@ -160,25 +212,20 @@ struct search {
 static const struct entry *look(struct search *s, const struct gt_map *m, enum gt_probe_mode mode,
 				unsigned int flags)
 {
-	gt_autoclose int fd = -1;
 	const struct entry *e;
 	char path[64];
 	int err = 0;
 
-	if (s->unreadable >= UNREADABLE_MAX)
+	if (s->unreadable >= (s->any ? 1 : UNREADABLE_MAX))
 		return NULL;
 	gt_proc_map_file(s->p, m, path, sizeof(path));
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0) {
-		s->failed = -errno;
-		return NULL;
-	}
-	e = resolve(s->cache, fd, m->path, mode, flags, &err);
+	e = resolve(s->cache, path, m->path, mode, flags, &err);
 	if (!e && err != -ENOEXEC)
 		s->failed = err;
 	if (!e || e->err != -EIO)
 		return e;
-	gt_warn("process %d: %s: %s", (int)s->p->pid, m->path, e->why);
+	if (!s->any)
+		gt_warn("process %d: %s: %s", (int)s->p->pid, m->path, e->why);
 	s->failed = -EIO;
 	s->unreadable++;
 	return NULL;
@@ -213,9 +260,14 @@ static int order_of_libc(const struct gt_map *m)
 
 static void try_python(struct search *s, const struct gt_map *m, unsigned int flags)
 {
-	const struct entry *e = look(s, m, s->cache->mode, s->cache->flags | flags);
+	const struct entry *e;
 
-	if (e && e->sites && e->sites->is_python && s->n_found < FOUND_MAX)
+	if (s->any && (s->n_found || m->code_end - m->start < CODE_MIN))
+		return;
+	e = look(s, m, s->cache->mode, s->cache->flags | flags);
+	if (!e || !e->sites || !e->sites->is_python || (s->any && e->sites->python2))
+		return;
+	if (s->n_found < FOUND_MAX)
 		s->found[s->n_found++] = (struct found){m, e};
 }
 
@@ -349,13 +401,15 @@ static int choose(struct search *s, struct gt_pytarget *out)
 static int explain_none(const struct search *s)
 {
 	const struct gt_proc *p = s->p;
+	char why[GT_RIGHTS_TEXT];
 
 	if (s->failed) {
+		gt_rights_why(GT_STEP_FILES, s->failed, p->pid, why);
 		gt_error("process %d (%s): no CPython found, but not all of its files could be "
-			 "read (%s); %s",
+			 "read: %s%s",
 			 (int)p->pid, p->comm, strerror(-s->failed),
-			 s->failed == -EPERM || s->failed == -EACCES ? "run as root, on the host"
-								     : "is it still running?");
+			 s->failed == -EPERM || s->failed == -EACCES ? why
+								     : "; is it still running?");
 		return s->failed;
 	}
 	if (!s->n_maps)
@@ -369,12 +423,26 @@ static int explain_none(const struct search *s)
 	return -ENOEXEC;
 }
 
+/* Its files; *maps is to be freed. */
+static int search_files(struct search *s, struct gt_map **maps)
+{
+	struct stat exe;
+	int err = gt_proc_exec_maps(s->p, maps, &s->n_maps);
+
+	if (err)
+		return err;
+	s->maps = *maps;
+	if (!fstatat(s->p->procfd, "exe", &exe, 0))
+		s->exe = exe.st_ino;
+	find_pythons(s);
+	return 0;
+}
+
 int gt_pytarget_find(struct gt_pycache *c, const struct gt_proc *p, struct gt_pytarget *out)
 {
 	gt_autofree struct gt_map *maps = NULL;
 	struct search s = {.cache = c, .p = p};
-	struct stat exe;
-	int err = gt_proc_exec_maps(p, &maps, &s.n_maps);
+	int err = search_files(&s, &maps);
 
 	memset(out, 0, sizeof(*out));
 	if (err) {
@@ -382,11 +450,18 @@ int gt_pytarget_find(struct gt_pycache *c, const struct gt_proc *p, struct gt_py
 			 strerror(-err));
 		return err;
 	}
-	s.maps = maps;
-	if (!fstatat(p->procfd, "exe", &exe, 0))
-		s.exe = exe.st_ino;
-	find_pythons(&s);
 	return s.n_found ? choose(&s, out) : explain_none(&s);
+}
+
+int gt_pytarget_is_python(struct gt_pycache *c, const struct gt_proc *p)
+{
+	gt_autofree struct gt_map *maps = NULL;
+	struct search s = {.cache = c, .p = p, .any = 1};
+	int err = search_files(&s, &maps);
+
+	if (err)
+		return err;
+	return s.n_found ? 1 : s.failed;
 }
 
 /* ---- what was found ---- */

@@ -39,6 +39,14 @@ struct gt_pytarget {
  */
 int gt_pytarget_find(struct gt_pycache *c, const struct gt_proc *p, struct gt_pytarget *out);
 
+/*
+ * Does it have a CPython 3 mapped, be it one that can be traced or not? 1, 0, or -errno: not all of
+ * its files could be read, which is no news of a process that ends. Says nothing, but what
+ * gt_pytarget_find() would say of a CPython's file. Cheap where its files are known already; files
+ * with less code than any CPython has are not looked at.
+ */
+int gt_pytarget_is_python(struct gt_pycache *c, const struct gt_proc *p);
+
 /* One file that gets probes. */
 struct gt_part {
 	const struct gt_map *map;

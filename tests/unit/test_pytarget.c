@@ -58,7 +58,7 @@ static void end(struct child *c)
 	assert_int_equal(waitpid(c->pid, NULL, 0), c->pid);
 }
 
-/* Looks at a process with a cache of its own; `said` gets what was logged. */
+/* Looks at a process; `said` gets what was logged. Without `t`: only whether it is a CPython. */
 static int look(pid_t pid, struct gt_pycache *cache, struct gt_pytarget *t, char said[4096])
 {
 	int keep = dup(2), err;
@@ -70,7 +70,7 @@ static int look(pid_t pid, struct gt_pycache *cache, struct gt_pytarget *t, char
 	assert_true(keep >= 0);
 	assert_int_equal(gt_proc_open(pid, &proc), 0);
 	assert_non_null(freopen(path, "w+", stderr));
-	err = gt_pytarget_find(cache, &proc, t);
+	err = t ? gt_pytarget_find(cache, &proc, t) : gt_pytarget_is_python(cache, &proc);
 	fflush(stderr);
 	n = pread(2, said, 4095, 0);
 	dup2(keep, 2);
@@ -83,6 +83,7 @@ static int look(pid_t pid, struct gt_pycache *cache, struct gt_pytarget *t, char
 	return err;
 }
 
+/* With a cache of its own. */
 static int look_once(pid_t pid, enum gt_probe_mode mode, struct gt_pycache **cache,
 		     struct gt_pytarget *t, char said[4096])
 {
@@ -562,6 +563,164 @@ static void test_no_python(void **state)
 	}
 }
 
+/* ---- is it one at all? ---- */
+
+static volatile sig_atomic_t readers; /* children of ours that have read a file */
+
+static void count_reader(int sig)
+{
+	(void)sig;
+	readers++;
+}
+
+static int is_python(pid_t pid, struct gt_pycache *cache, char said[4096])
+{
+	readers = 0;
+	return look(pid, cache, NULL, said);
+}
+
+static void test_is_python(void **state)
+{
+	struct gt_pycache *cache = gt_pycache_new(GT_PROBE_AUTO, 0);
+	char *const sh[] = {(char *)"/bin/sh", (char *)"-c", (char *)"echo x; read line", NULL};
+	char said[4096];
+	struct gt_proc p;
+	struct child c;
+
+	(void)state;
+	assert_non_null(cache);
+	signal(SIGCHLD, count_reader);
+	for (size_t i = 0; i < n_list; i++) {
+		struct gt_pytarget t;
+
+		assert_true(start_python(&c, list[i].exe, NULL));
+		for (int again = 0; again < 2; again++) {
+			if (is_python(c.pid, cache, said) != (list[i].major == 3))
+				fail_msg("%s: %s", list[i].exe, said);
+			assert_string_equal(said, "");
+			assert_true(again ? !readers : readers > 0); /* each file once */
+		}
+		assert_int_equal(look(c.pid, cache, &t, said), list[i].major == 3 ? 0 : -ENOEXEC);
+		end(&c);
+	}
+	assert_true(start(&c, sh));
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(is_python(c.pid, cache, said), 0);
+		assert_string_equal(said, "");
+		assert_true(!again || !readers);
+	}
+	assert_int_equal(gt_proc_open(c.pid, &p), 0);
+	end(&c);
+	assert_int_equal(gt_pytarget_is_python(cache, &p), -ESRCH);
+	gt_proc_close(&p);
+	if (!gt_proc_try_open(2, &p)) { /* no memory: a kernel thread, where they can be seen */
+		int kernel = gt_proc_memory_gone(&p);
+
+		gt_proc_close(&p);
+		if (kernel)
+			assert_int_equal(is_python(2, cache, said), 0);
+		assert_string_equal(said, "");
+	}
+	gt_pycache_free(cache);
+	signal(SIGCHLD, SIG_DFL);
+}
+
+/* It agrees with gt_pytarget_find(), also where that finds a CPython that cannot be traced. */
+static void test_is_python_or_not(void **state)
+{
+	static const struct {
+		const char *options;
+		int found;
+		const char *said; /* by gt_pytarget_find() */
+	} programs[] = {
+		{"", 1, ""},                                     /* its symbol table tells */
+		{"-s", 0, "no CPython"},                         /* nothing does */
+		{"-s -rdynamic -DFIX_UNREACHED", 1, "take_gil"}, /* it is one, without sites */
+	};
+	char source[PATH_MAX], options[128], path[PATH_MAX], said[4096];
+	struct gt_pytarget t;
+	struct gt_pycache *cache;
+	struct child c;
+
+	(void)state;
+	fix_path(source, "pad.c");
+	write_text(source,
+		   "__asm__(\".text\\n.skip 0x40000\");\n"); /* as much code as a CPython has */
+	for (size_t i = 0; i < GT_ARRAY_SIZE(programs); i++) {
+		for (int small = 0; small < 2; small++) {
+			snprintf(options, sizeof(options), "%s %.64s", programs[i].options,
+				 small ? "" : source);
+			start_program(&c, options, path);
+			assert_int_equal(look_once(c.pid, GT_PROBE_SITES, &cache, NULL, said),
+					 !small && programs[i].found);
+			assert_string_equal(said, "");
+			look(c.pid, cache, &t, said);
+			assert_non_null(strstr(said, programs[i].said));
+			gt_pycache_free(cache);
+			end(&c);
+		}
+	}
+}
+
+/* A process that has so many files with code mapped. */
+static void start_mapping(struct child *c, int files)
+{
+	int in[2], out[2];
+	char byte;
+
+	assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
+	c->pid = fork();
+	assert_true(c->pid >= 0);
+	if (!c->pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(in[1]);
+		for (int i = 0; i < files; i++) {
+			int fd = memfd_create("file", MFD_CLOEXEC);
+
+			if (fd < 0 || ftruncate(fd, 1 << 18) ||
+			    mmap(NULL, 1 << 18, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) ==
+				    MAP_FAILED)
+				_exit(1);
+			close(fd);
+		}
+		_exit(write(out[1], "x", 1) == 1 && read(in[0], &byte, 1) == 0 ? 0 : 1);
+	}
+	close(in[0]);
+	close(out[1]);
+	c->in = in[1];
+	assert_int_equal(read(out[0], &byte, 1), 1);
+	close(out[0]);
+}
+
+/* A quarter more files than the cache holds: what is no CPython is forgotten, the others stay. */
+static void test_many_files(void **state)
+{
+	const struct python *p = some(0) ? some(0) : some(1);
+	struct gt_pycache *cache = gt_pycache_new(GT_PROBE_SITES, 0);
+	struct gt_pytarget first, last;
+	struct child python, c;
+	char said[4096];
+
+	(void)state;
+	if (!p) {
+		skip();
+		return;
+	}
+	assert_non_null(cache);
+	assert_true(start_python(&python, p->exe, NULL));
+	assert_int_equal(look(python.pid, cache, &first, said), 0);
+	for (int i = 0; i < 2; i++) {
+		start_mapping(&c, 2600);
+		assert_int_equal(is_python(c.pid, cache, said), 0);
+		end(&c);
+	}
+	assert_int_equal(is_python(python.pid, cache, said), 1);
+	assert_int_equal(look(python.pid, cache, &last, said), 0);
+	assert_ptr_equal(first.python[0].sites, last.python[0].sites);
+	end(&python);
+	gt_pycache_free(cache);
+}
+
 static void test_names(void **state)
 {
 	(void)state;
@@ -574,11 +733,19 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain),       cmocka_unit_test(test_several),
-		cmocka_unit_test(test_beside),      cmocka_unit_test(test_libc),
-		cmocka_unit_test(test_replaced),    cmocka_unit_test(test_program),
-		cmocka_unit_test(test_last_resort), cmocka_unit_test(test_no_libc),
-		cmocka_unit_test(test_no_python),   cmocka_unit_test(test_names),
+		cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_several),
+		cmocka_unit_test(test_beside),
+		cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_program),
+		cmocka_unit_test(test_last_resort),
+		cmocka_unit_test(test_no_libc),
+		cmocka_unit_test(test_no_python),
+		cmocka_unit_test(test_is_python),
+		cmocka_unit_test(test_is_python_or_not),
+		cmocka_unit_test(test_many_files),
+		cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, find_list, fix_teardown);
