@@ -5,45 +5,19 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 /* ---- GILs, as _Py_DebugOffsets at the start of _PyRuntime tells them (3.13 ..) ---- */
 
-#define WORDS        32          /* of 8 bytes; all that is used of _Py_DebugOffsets */
-#define INTERPS_MAX  1024        /* longer lists are taken for damaged ones */
-#define STRUCT_MAX   (16u << 20) /* _PyRuntimeState is the greatest, 0.4 MiB in 3.15t */
-#define ADDRESS_MAX  (1ull << 57)
-#define PID_MAX      (1u << 22) /* the kernel's PID_MAX_LIMIT */
+#define INTERPS_MAX  1024 /* longer lists are taken for damaged ones */
 #define HOLDER_TRIES 4
 #define PARSE_TRIES  3
-
-/* The first words, the same in all versions. */
-enum {
-	COOKIE,
-	VERSION,
-	FREE_THREADED,
-	RUNTIME_SIZE,
-	FINALIZING,
-	INTERPS,
-	INTERP_SIZE,
-	INTERP_NEXT = 8
-};
-
-/* Where the others stand: pycore_runtime.h of 3.13, pycore_debug_offsets.h of 3.14 and 3.15. */
-static const struct words {
-	unsigned int minor;
-	unsigned int ceval_gil; /* .gil_runtime_state, _enabled, _locked, _holder follow */
-	unsigned int thread;    /* thread_state.size; .prev, .next, .interp follow */
-	unsigned int native_id; /* thread_state.native_thread_id; .thread_id stands before it */
-} versions[] = {{13, 14, 19, 25}, {14, 15, 22, 28}, {15, 15, 22, 31}};
 
 struct walk {
 	gt_memory_fn *read;
 	void *ctx;
 	const char *odd; /* what is not as it should be, with -EPROTO */
 	struct gt_snapshot_gils *out;
-	/* offsets */
-	uint64_t finalizing, interps, next, ceval_gil, native_id;
+	struct gt_pyoffsets at;
 	uint64_t shift; /* free-threaded builds have one more word before the others of a GIL */
 };
 
@@ -58,62 +32,11 @@ static int read_word(struct walk *w, uint64_t addr, uint64_t *out)
 	uint8_t buf[8];
 	int r;
 
-	if (!addr || addr & 7 || addr >= ADDRESS_MAX)
+	if (!addr || addr & 7 || addr >= GT_PYMEM_ADDRESS_MAX)
 		return is_odd(w, "a pointer in _PyRuntime leads nowhere");
 	r = w->read(w->ctx, addr, buf, sizeof(buf));
 	*out = r ? 0 : gt_get_le64(buf);
 	return r;
-}
-
-/* Is there a word at that offset of a struct of that size? */
-static int fits(uint64_t offset, uint64_t size)
-{
-	return !(offset & 7) && size <= STRUCT_MAX && gt_in_range(offset, 8, size);
-}
-
-/*
- * Layouts of pre-releases and of versions that are not known yet differ from those of the table; so
- * the words must also say what is known of struct _gil_runtime_state (the same since 3.7) and of
- * the first members of PyThreadState.
- */
-static int is_known_form(const uint64_t *word, const struct words *v)
-{
-	const uint64_t *gil = &word[v->ceval_gil], *thread = &word[v->thread];
-	const uint64_t shift = word[FREE_THREADED] ? 8 : 0;
-
-	return word[FREE_THREADED] <= 1 && fits(word[FINALIZING], word[RUNTIME_SIZE]) &&
-	       fits(word[INTERPS], word[RUNTIME_SIZE]) &&
-	       fits(word[INTERP_NEXT], word[INTERP_SIZE]) && fits(gil[0], word[INTERP_SIZE]) &&
-	       fits(gil[1], word[INTERP_SIZE]) && gil[2] == 0 && gil[3] == gil[1] + 0x10 + shift &&
-	       gil[4] == gil[1] + 0x08 + shift && thread[1] == 0 && thread[2] == 0x08 &&
-	       thread[3] == 0x10 && fits(word[v->native_id], thread[0]) &&
-	       word[v->native_id] == word[v->native_id - 1] + 8;
-}
-
-static int understand(struct walk *w, const uint8_t *head)
-{
-	const struct words *v = &versions[GT_ARRAY_SIZE(versions) - 1];
-	uint64_t word[WORDS], minor;
-
-	if (memcmp(head, "xdebugpy", 8))
-		return is_odd(w, "CPython before 3.13 does not tell");
-	for (unsigned int i = 0; i < WORDS; i++)
-		word[i] = gt_get_le64(head + 8 * (size_t)i);
-	minor = word[VERSION] >> 16 & 0xff; /* PY_VERSION_HEX: 0x030d00f0 is 3.13.0 */
-	if (word[VERSION] >> 24 != 3 || minor < versions[0].minor)
-		return is_odd(w, "the version in its _Py_DebugOffsets is none that has them");
-	for (unsigned int i = 0; i < GT_ARRAY_SIZE(versions); i++)
-		if (versions[i].minor == minor)
-			v = &versions[i];
-	if (!is_known_form(word, v))
-		return is_odd(w, "its _Py_DebugOffsets are of an unknown form");
-	w->finalizing = word[FINALIZING];
-	w->interps = word[INTERPS];
-	w->next = word[INTERP_NEXT];
-	w->ceval_gil = word[v->ceval_gil];
-	w->native_id = word[v->native_id];
-	w->shift = word[FREE_THREADED] ? 8 : 0;
-	return 0;
 }
 
 struct gil_state {
@@ -153,16 +76,16 @@ static int read_holder(struct walk *w, uint64_t addr, struct gil_state *s, uint3
 		uint64_t id;
 		int r;
 
-		if (s->last_holder >= ADDRESS_MAX)
+		if (s->last_holder >= GT_PYMEM_ADDRESS_MAX)
 			return is_odd(w, "a GIL's last holder is no thread state");
-		r = read_word(w, s->last_holder + w->native_id, &id);
+		r = read_word(w, s->last_holder + w->at.native_id, &id);
 		if (!r)
 			r = read_gil(w, addr, s);
 		if (r)
 			return r;
 		if (memcmp(&before, s, sizeof(before)))
 			continue;
-		if (id > PID_MAX)
+		if (id > GT_PYMEM_PID_MAX)
 			return is_odd(w, "a GIL's last holder is no thread state");
 		*out = (uint32_t)id;
 		return 0;
@@ -180,7 +103,7 @@ static int add_gil(struct walk *w, uint64_t addr)
 
 	if (!addr) /* an interpreter that is just being made or taken down */
 		return 0;
-	if (addr & 7 || addr >= ADDRESS_MAX)
+	if (addr & 7 || addr >= GT_PYMEM_ADDRESS_MAX)
 		return is_odd(w, "a pointer in _PyRuntime leads nowhere");
 	for (uint32_t i = 0; i < out->n; i++)
 		if (out->gil[i].cond == cond)
@@ -203,24 +126,24 @@ static int add_gil(struct walk *w, uint64_t addr)
 static int walk_interps(struct walk *w, uint64_t runtime)
 {
 	uint64_t word, interp;
-	int r = read_word(w, runtime + w->finalizing, &word);
+	int r = read_word(w, runtime + w->at.finalizing, &word);
 
 	if (!r) {
 		w->out->finalizing = word != 0;
-		r = read_word(w, runtime + w->interps, &interp);
+		r = read_word(w, runtime + w->at.interps, &interp);
 	}
 	for (int i = 0; !r && interp; i++) {
 		uint64_t gil = 0;
 
 		if (i == INTERPS_MAX)
 			return is_odd(w, "its list of interpreters does not end");
-		if (interp >= ADDRESS_MAX)
+		if (interp >= GT_PYMEM_ADDRESS_MAX)
 			return is_odd(w, "a pointer in _PyRuntime leads nowhere");
-		r = read_word(w, interp + w->ceval_gil, &gil);
+		r = read_word(w, interp + w->at.ceval_gil, &gil);
 		if (!r)
 			r = add_gil(w, gil);
 		if (!r)
-			r = read_word(w, interp + w->next, &interp);
+			r = read_word(w, interp + w->at.next, &interp);
 	}
 	/* _PyRuntime itself could be read; what lies behind a pointer has gone, or never was. */
 	return r == -EFAULT ? is_odd(w, "a pointer in _PyRuntime leads nowhere") : r;
@@ -230,21 +153,23 @@ int gt_snapshot_parse(gt_memory_fn *read, void *ctx, uint64_t runtime, struct gt
 		      const char **why)
 {
 	struct walk w = {.read = read, .ctx = ctx, .out = out};
-	uint8_t head[8 * WORDS];
+	uint8_t head[GT_PYOFFSETS_SIZE];
 	int r;
 
 	memset(out, 0, sizeof(*out));
 	*why = NULL;
 	if (!runtime)
 		r = is_odd(&w, "where its _PyRuntime lies is not known");
-	else if (runtime & 7 || runtime >= ADDRESS_MAX)
+	else if (runtime & 7 || runtime >= GT_PYMEM_ADDRESS_MAX)
 		r = is_odd(&w, "the address of its _PyRuntime is wrong");
 	else
 		r = read(ctx, runtime, head, sizeof(head));
 	if (!r)
-		r = understand(&w, head);
-	if (!r)
+		r = gt_pyoffsets_parse(head, &w.at, &w.odd);
+	if (!r) {
+		w.shift = w.at.free_threaded ? 8 : 0;
 		r = walk_interps(&w, runtime);
+	}
 	if (r) {
 		memset(out, 0, sizeof(*out));
 		*why = w.odd;
@@ -253,18 +178,6 @@ int gt_snapshot_parse(gt_memory_fn *read, void *ctx, uint64_t runtime, struct gt
 	out->told = 1;
 	out->free_threaded = w.shift != 0;
 	return 0;
-}
-
-static int read_process(void *ctx, uint64_t addr, void *buf, size_t len)
-{
-	const struct gt_proc *p = ctx;
-	struct iovec to = {.iov_base = buf, .iov_len = len};
-	struct iovec from = {.iov_base = (void *)(uintptr_t)addr, .iov_len = len};
-	ssize_t n = process_vm_readv(p->pid, &to, 1, &from, 1, 0);
-
-	if (n < 0)
-		return -errno;
-	return (size_t)n == len ? 0 : -EFAULT;
 }
 
 static void cleanup_dir(DIR **d)
@@ -342,7 +255,7 @@ int gt_snapshot_gils(const struct gt_proc *p, uint64_t runtime, struct gt_snapsh
 
 	/* An interpreter that comes or goes may be met half made: then another look helps. */
 	for (int i = 0; i < PARSE_TRIES; i++) {
-		r = gt_snapshot_parse(read_process, (void *)p, runtime, out, why);
+		r = gt_snapshot_parse(gt_pymem_read, (void *)p, runtime, out, why);
 		if (r || out->told)
 			break;
 	}

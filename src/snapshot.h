@@ -12,7 +12,7 @@
 #ifndef GT_SNAPSHOT_H
 #define GT_SNAPSHOT_H
 
-#include "proc.h"
+#include "pymem.h"
 
 #define GT_SNAPSHOT_GILS 16
 
@@ -41,10 +41,9 @@ int gt_snapshot_gils(const struct gt_proc *p, uint64_t runtime, struct gt_snapsh
 		     const char **why);
 
 /*
- * The same on any memory: for tests and fuzzing. read(ctx, addr, buf, len): 0 or -errno. Holders
- * are left as the interpreter tells them: ids in the target's own PID namespace.
+ * The same on any memory: for tests and fuzzing. Holders are left as the interpreter tells them:
+ * ids in the target's own PID namespace.
  */
-typedef int gt_memory_fn(void *ctx, uint64_t addr, void *buf, size_t len);
 int gt_snapshot_parse(gt_memory_fn *read, void *ctx, uint64_t runtime, struct gt_snapshot_gils *out,
 		      const char **why);
 
