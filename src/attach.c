@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 
 #include "log.h"
+#include "rights.h"
 
 /* Values of enum bpf_attach_type and flags that Debian 12's kernel headers (6.1) do not have. */
 #define GT_BPF_PERF_EVENT         41 /* Linux 5.15 */
@@ -54,6 +55,7 @@ struct site_set {
 struct gt_attach_ops {
 	const char *name;
 	uint32_t attach_type;
+	enum gt_step step; /* what was refused where the kernel does not let us */
 	/* Does it work here? 0 or -errno; tries it on a function of our own. */
 	int (*try)(const struct gt_attach_ops *ops);
 	int (*attach)(int prog_fd, const struct site_set *set, struct gt_links *out);
@@ -226,12 +228,14 @@ static int multi_try(const struct gt_attach_ops *ops)
 
 /* In the order of preference. */
 static const struct gt_attach_ops backends[] = {
-	{"uprobe_multi", GT_BPF_TRACE_UPROBE_MULTI, multi_try, multi_attach},
-	{"perf_event", 0, try_attach, perf_attach},
+	{"uprobe_multi", GT_BPF_TRACE_UPROBE_MULTI, GT_STEP_MULTI, multi_try, multi_attach},
+	{"perf_event", 0, GT_STEP_PERF, try_attach, perf_attach},
 };
 
 const struct gt_attach_ops *gt_attach_choose(enum gt_backend wanted, int *err)
 {
+	char why[GT_RIGHTS_TEXT];
+
 	*err = -ENOTSUP;
 	for (size_t i = 0; i < GT_ARRAY_SIZE(backends); i++) {
 		int ret;
@@ -241,16 +245,16 @@ const struct gt_attach_ops *gt_attach_choose(enum gt_backend wanted, int *err)
 		ret = backends[i].try(&backends[i]);
 		if (!ret)
 			return &backends[i];
+		gt_rights_why(backends[i].step, ret, 0, why);
 		if (ret == -EPERM || ret == -EACCES) {
-			gt_error("cannot attach probes (%s): %s; run as root, or with CAP_BPF, "
-				 "CAP_PERFMON and CAP_SYS_ADMIN",
-				 backends[i].name, strerror(-ret));
+			gt_error("cannot attach probes (%s): %s%s", backends[i].name,
+				 strerror(-ret), why);
 			*err = -EPERM;
 			return NULL;
 		}
 		gt_log(wanted == GT_BACKEND_AUTO ? GT_LOG_DEBUG : GT_LOG_ERROR,
-		       "the %s back end does not work on this kernel: %s", backends[i].name,
-		       strerror(-ret));
+		       "the %s back end does not work on this kernel: %s%s", backends[i].name,
+		       strerror(-ret), why);
 	}
 	if (wanted == GT_BACKEND_AUTO)
 		gt_error("this kernel can attach neither uprobe_multi links (Linux 6.6) nor "
@@ -291,8 +295,12 @@ int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pi
 		if (!err && out->n + links.n > GT_ARRAY_SIZE(out->fds))
 			err = -ENOSPC;
 		if (err) {
-			gt_error("cannot attach %zu %sprobes to process %d (%s) by %s: %s", set.n,
-				 retprobe ? "return " : "", pid, path, ops->name, strerror(-err));
+			char why[GT_RIGHTS_TEXT];
+
+			gt_rights_why(ops->step, err, pid, why);
+			gt_error("cannot attach %zu %sprobes to process %d (%s) by %s: %s%s", set.n,
+				 retprobe ? "return " : "", pid, path, ops->name, strerror(-err),
+				 why);
 			gt_detach(all, 1, NULL, NULL);
 			return err;
 		}
@@ -302,7 +310,7 @@ int gt_attach(const struct gt_attach_ops *ops, int prog_fd, const char *path, pi
 	return 0;
 }
 
-#define CLOSE_AT_ONCE 32
+#define CLOSE_AT_ONCE 64
 #define MEANWHILE_MS  20
 
 struct closing {

@@ -27,6 +27,8 @@
 #define FILE_MAX     (1ull << 30)
 #define NEWEST_MINOR 16 /* of CPython 3, whose source has been read */
 
+#define EXIT_PRIVILEGED 2 /* the child's status where it could not give up its privileges */
+
 #if defined(__SANITIZE_ADDRESS__)
 #define GT_ASAN 1
 #elif defined(__has_feature)
@@ -212,17 +214,25 @@ static int limit(int what, uint64_t max)
 	return setrlimit((__rlimit_resource_t)what, &r);
 }
 
-/* From here on the process can read what everybody can read, for a while, and nothing more. */
+/*
+ * From here on the process can read what everybody can read, for a while, and nothing more. Where
+ * giltrace is not root, but has capabilities, it stays the user who started it: to become somebody
+ * else would take CAP_SETUID, which is worth more than what it would guard. With no capability
+ * permitted, none can be ambient either.
+ */
 static int drop_privileges(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[2] = {0};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
 
 	if (geteuid() == 0 && (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
 			       setresuid(NOBODY, NOBODY, NOBODY)))
 		return -1;
-	if (syscall(SYS_capset, &head, none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return -1;
+	return syscall(SYS_capset, &head, none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+static int limit_resources(void)
+{
 #if !GT_ASAN /* AddressSanitizer reserves terabytes */
 	if (limit(RLIMIT_AS, MEMORY_MAX))
 		return -1;
@@ -265,7 +275,11 @@ static void child(struct job *j, pid_t parent)
 	sigemptyset(&set);
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	unsetenv("DEBUGINFOD_URLS"); /* or libdwfl may ask the network */
-	if (keep_only(j->fd, j->out) || drop_privileges() || getppid() != parent)
+	if (keep_only(j->fd, j->out))
+		_exit(1);
+	if (drop_privileges())
+		_exit(EXIT_PRIVILEGED);
+	if (limit_resources() || getppid() != parent)
 		_exit(1);
 	j->fd = 3;
 	j->out = 4;
@@ -367,6 +381,8 @@ int gt_symres_file(int fd, const char *name, enum gt_probe_mode mode, unsigned i
 	err = run_child(&j, &a, &status);
 	if (err && err != -EIO && err != -ETIMEDOUT)
 		return err;
+	if (err == -EIO && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_PRIVILEGED)
+		return -EPERM;
 	if ((err && !a.more) || !gt_symanswer_is_valid(&a, mode, (uint64_t)st.st_size)) {
 		explain(out, "it", err, status);
 		return -EIO;

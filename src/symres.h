@@ -3,8 +3,8 @@
  * symres.h - from an ELF file to the probe sites of CPython's GIL, with provenance.
  *
  * The file belongs to somebody else: it is mapped and parsed in a forked child without
- * privileges (own uid, no capabilities, limited CPU time and memory), which hands back a plain
- * struct that the parent checks again. Used by one thread. No libbpf here.
+ * privileges (as nobody where we are root, no capabilities, limited CPU time and memory), which
+ * hands back a plain struct that the parent checks again. Used by one thread. No libbpf here.
  *
  * Three ways (facts read in CPython 3.6 .. 3.16's ceval_gil.h / ceval_gil.c):
  *  GT_PROBE_SITES      calls of pthread_cond_* inside take_gil / drop_gil, found without symbols
@@ -93,7 +93,8 @@ struct gt_sites {
  * Finds the sites in the file behind `fd` (read from offset 0 by pread/mmap; not consumed).
  * `name` stands in messages. Returns 0 with out->n > 0; -ENOENT with out->why and the other
  * fields set where the file is no CPython, a CPython 2, or the sites were not found;
- * -EIO where the child failed or ran out of its limits; others from the system. Logs nothing.
+ * -EIO where the child failed or ran out of its limits; -EPERM where we are root, but may not
+ * become nobody (GT_STEP_FILES of rights.h knows); others from the system. Logs nothing.
  *
  * GT_PROBE_LIBC on a CPython tells only what it is (-ENOENT, is_python set, as there is nothing to
  * probe in it); on a file that defines the condition functions, libc or libpthread, it gives the
