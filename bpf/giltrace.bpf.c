@@ -3,7 +3,8 @@
  * The probe: one program behind every probe site; the site's cookie says whose it is and what a
  * hit means (and two more for the end of threads and programs). It runs in the traced thread, so
  * its cost is the target's: gate, target, GIL index, 16 bytes into the ring of the process. No BTF
- * of the kernel is needed.
+ * of the kernel is needed for that; the programs at the end, which follow children and names, read
+ * the kernel's structs and are left out where there is none.
  *
  * Hits of one GIL are serialised by gil->mutex and switch_mutex (CPython 3.6 .. 3.16: both signals
  * and both waits are made with one of them held). Two GILs of one process (3.12+) can meet in here:
@@ -15,9 +16,11 @@
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 #include "gt_abi.h"
+#include "gt_core_types.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -46,6 +49,20 @@ struct {
 	__type(key, __u32);     /* tgid */
 	__type(value, __u32);
 } slots SEC(".maps");
+
+/* Whether the running process is a target whose tgid was not known, and is from now on. */
+static __always_inline int meet(struct gt_target *t, __u32 slot, __u32 tgid)
+{
+	struct bpf_pidns_info ns = {};
+
+	if (!t->ns_tgid || t->tgid ||
+	    bpf_get_ns_current_pid_tgid(t->pidns_dev, t->pidns_ino, &ns, sizeof(ns)) ||
+	    ns.tgid != t->ns_tgid)
+		return 0;
+	t->tgid = tgid;
+	bpf_map_update_elem(&slots, &tgid, &slot, BPF_ANY);
+	return 1;
+}
 
 /* Something did not fit: count it, and remember when the gap began. */
 static __always_inline void lose(struct gt_target *t, __u64 ts_ns)
@@ -79,21 +96,24 @@ static __always_inline int tell_gil(void *ring, struct gt_rec *of, __u8 index, _
 	return 0;
 }
 
-/* The thread's place in the table: one of four, so that threads seldom share one. */
+/*
+ * The thread's place in the table: one of a few beside each other, so that threads seldom share
+ * one. Ids that follow each other have places of their own.
+ */
 static __always_inline struct gt_seen *seen_of(struct gt_target *t, __u32 tid)
 {
 	struct gt_seen *unused = 0;
 	__u32 i;
 
 	for (i = 0; i < GT_SEEN_WAYS; i++) {
-		struct gt_seen *s = &t->seen[(tid & (GT_SEEN - 1)) ^ i];
+		struct gt_seen *s = &t->seen[(tid * GT_SEEN_WAYS + i) & (GT_SEEN - 1)];
 
 		if (s->named == tid)
 			return s;
 		if (!unused && !s->named)
 			unused = s;
 	}
-	return unused ? unused : &t->seen[tid & (GT_SEEN - 1)];
+	return unused ? unused : &t->seen[(tid * GT_SEEN_WAYS) & (GT_SEEN - 1)];
 }
 
 /* Makes room for a GIL at index t->ngils; the caller knows that there is some. */
@@ -195,9 +215,14 @@ static __always_inline __u8 meaning(__u8 kind, int at_switch)
 	return kind == GT_RELEASE ? GT_ACQUIRE : kind == GT_YIELD ? GT_YIELD : 0;
 }
 
-static __always_inline void keep_aside(struct gt_cand *c, const struct gt_rec *of, __u64 addr,
-				       __u8 site)
+static __always_inline void keep_aside(const struct gt_target *t, struct gt_cand *c,
+				       const struct gt_rec *of, __u64 addr, __u8 site)
 {
+	struct bpf_pidns_info ns = {};
+
+	if (t->ns_tgid)
+		bpf_get_ns_current_pid_tgid(t->pidns_dev, t->pidns_ino, &ns, sizeof(ns));
+	c->shown = t->ns_tgid ? ns.pid : of->tid;
 	c->addr = addr;
 	c->ts_ns = of->ts_ns;
 	c->tid = of->tid;
@@ -222,7 +247,7 @@ static __always_inline int tell_cand(struct gt_target *t, void *ring, const stru
 	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	if (!rec)
 		return -1;
-	fill(rec, c->ts_ns, c->tid, kind, gil);
+	fill(rec, c->ts_ns, c->shown, kind, gil);
 	rec->site = c->site;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -260,7 +285,7 @@ static __always_inline int libc_gil_index(struct gt_target *t, void *ring, struc
 		if (c->addr == arg) {
 			/* A wait is repeated soon, a release is not. */
 			if (c->kind == GT_WAIT && of->kind == GT_RELEASE)
-				keep_aside(c, of, arg, site);
+				keep_aside(t, c, of, arg, site);
 			return -1;
 		}
 		at_switch = c->addr == arg + switch_cond;
@@ -278,7 +303,7 @@ static __always_inline int libc_gil_index(struct gt_target *t, void *ring, struc
 	}
 	next = t->ncands++;
 	barrier_var(next);
-	keep_aside(&t->cands[next & (GT_CANDS - 1)], of, arg, site);
+	keep_aside(t, &t->cands[next & (GT_CANDS - 1)], of, arg, site);
 	return -1;
 }
 
@@ -360,18 +385,21 @@ static __always_inline int has_left(const struct gt_gil *g, const struct gt_seen
 
 /* ---- */
 
-static __always_inline int tell_thread(struct gt_target *t, void *ring, struct gt_rec *of)
+/* The running thread: of->tid is its id in the root PID namespace. */
+static __always_inline int tell_thread(struct gt_target *t, void *ring, const struct gt_rec *of,
+				       struct gt_seen *seen)
 {
 	struct gt_rec_thread *rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	struct bpf_pidns_info ns = {};
 
 	if (!rec)
 		return -1;
-	fill(&rec->rec, of->ts_ns, of->tid, GT_THREAD, 0);
-	rec->pad = 0;
 	if (bpf_get_ns_current_pid_tgid(t->pidns_dev, t->pidns_ino, &ns, sizeof(ns)))
 		ns.pid = 0;
+	seen->shown = t->ns_tgid ? ns.pid : of->tid;
+	fill(&rec->rec, of->ts_ns, seen->shown, GT_THREAD, 0);
 	rec->ns_tid = ns.pid;
+	rec->host_tid = of->tid;
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -418,7 +446,7 @@ int gt_hit(struct pt_regs *ctx)
 	void *ring;
 
 	/* Kernels run the program for other processes, too: those of a second tracer, forks. */
-	if (!t || !t->on || t->tgid != pid_tgid >> 32)
+	if (!t || !t->on || (t->tgid != pid_tgid >> 32 && !meet(t, slot, pid_tgid >> 32)))
 		return 0;
 	if (flags & GT_SITE_LIBC) {
 		code_index = calling_code(t, ctx);
@@ -454,7 +482,7 @@ int gt_hit(struct pt_regs *ctx)
 	if (t->lost != t->lost_told && tell_lost(t, ring, &ev))
 		goto full;
 	if (seen->named != ev.tid) {
-		if (tell_thread(t, ring, &ev))
+		if (tell_thread(t, ring, &ev, seen))
 			goto full;
 		seen->named = ev.tid;
 	}
@@ -462,6 +490,7 @@ int gt_hit(struct pt_regs *ctx)
 	if (!rec)
 		goto full;
 	*rec = ev;
+	rec->tid = seen->shown;
 	rec->gil = gil;
 	rec->site = GT_COOKIE_SITE(cookie);
 	if (ev.kind == GT_WAIT)
@@ -512,10 +541,14 @@ int gt_exit(void *ctx)
 		return 0;
 	if (t->lost != t->lost_told && tell_lost(t, ring, &ev))
 		goto full;
+	/* Its last name. */
+	if (tell_thread(t, ring, &ev, seen))
+		goto full;
 	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	if (!rec)
 		goto full;
 	*rec = ev;
+	rec->tid = seen->shown;
 	bpf_ringbuf_submit(rec, wakeup(t));
 	return 0;
 full:
@@ -535,5 +568,7 @@ int gt_exec(void *ctx)
 		t->on = 0;
 	return 0;
 }
+
+#include "gt_follow.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -37,7 +37,7 @@ enum gt_kind {
 /* The record of an event, and the head of the longer ones. */
 struct gt_rec {
 	__u64 ts_ns; /* CLOCK_MONOTONIC */
-	__u32 tid;   /* thread id in the root PID namespace */
+	__u32 tid;   /* thread id in the recorder's PID namespace */
 	__u8 kind;   /* enum gt_kind */
 	__u8 gil;    /* index in gt_target.gils, or GT_GIL_OTHER */
 	__u8 site;   /* index of the probe site that fired, as in the target's list of sites */
@@ -51,8 +51,8 @@ struct gt_rec {
 
 struct gt_rec_thread {
 	struct gt_rec rec;
-	__u32 ns_tid; /* in the target's PID namespace; 0: the kernel did not tell */
-	__u32 pad;
+	__u32 ns_tid;   /* in the target's PID namespace; 0: the kernel did not tell */
+	__u32 host_tid; /* in the root PID namespace */
 	char comm[GT_COMM_LEN];
 };
 
@@ -106,17 +106,21 @@ struct gt_cand {
 	__u8 kind; /* of its site: GT_WAIT, GT_RELEASE (any signal) or GT_YIELD */
 	__u8 site;
 	__u8 pad[2];
+	__u32 shown; /* the thread's id in the recorder's PID namespace */
+	__u32 pad2;
 };
 #define GT_CANDS 8 /* a power of two */
 
 /*
- * What is known of a thread, near its id modulo GT_SEEN. Both are thread ids; 0: none. Where more
- * than GT_SEEN_WAYS live threads share places, they are named, and their waits told, repeatedly.
+ * What is known of a thread, in one of the places that its id has. The first two are thread ids in
+ * the root PID namespace, as are all that BPF compares; 0: none. Where more than GT_SEEN_WAYS live
+ * threads share places, they are named, and their waits told, repeatedly.
  */
 struct gt_seen {
 	__u32 named;    /* its GT_THREAD has been told */
 	__u32 waiting;  /* its GT_WAIT has been told or counted as lost, and nothing came since */
 	__u32 acquires; /* of the GIL, when it last began or repeated a timed wait */
+	__u32 shown;    /* its id in the recorder's PID namespace; set with `named` */
 };
 
 /*
@@ -125,12 +129,18 @@ struct gt_seen {
  * exec.
  */
 struct gt_target {
-	__u32 tgid; /* root PID namespace; 0: free */
+	__u32 tgid; /* root PID namespace; 0: free, or not known yet */
 	__u32 on;   /* the gate: events are recorded while it is set */
 	__u32 ncodes;
 	__u32 wake_every; /* records between two wake-ups of the reader */
 	__u64 pidns_dev;  /* of the target's PID namespace; the device in the kernel's encoding */
 	__u64 pidns_ino;
+	/*
+	 * A recorder in a PID namespace of its own does not know the root's ids. It records targets
+	 * of the same namespace, in whose ids all is told; the first hit tells the tgid.
+	 */
+	__u32 ns_tgid; /* 0: the recorder is in the root PID namespace */
+	__u32 unused;
 	struct gt_code codes[GT_CODES];
 	/* BPF's own from here on; GILs that are known beforehand may be there before `on` is set.
 	 */
@@ -145,6 +155,20 @@ struct gt_target {
 	struct gt_cand cands[GT_CANDS];
 	struct gt_gil gils[GT_MAX_GILS];
 	struct gt_seen seen[GT_SEEN];
+};
+
+/* What happens to processes that are followed. In a ring of its own. */
+enum gt_news_kind {
+	GT_NEWS_BORN = 1,     /* forked */
+	GT_NEWS_EXECUTED = 2, /* another program */
+};
+
+struct gt_news {
+	__u64 ts_ns;  /* CLOCK_MONOTONIC */
+	__u32 pid;    /* in the recorder's PID namespace */
+	__u32 parent; /* likewise; 0: GT_NEWS_EXECUTED */
+	__u32 kind;   /* enum gt_news_kind */
+	__u32 pad;
 };
 
 /* A probe's cookie says whose it is and what it means; code: index in gt_target.codes. */

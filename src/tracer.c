@@ -3,21 +3,34 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include "bpftarget.h"
 #include "giltrace.skel.h"
 #include "log.h"
-#include "pylayout.h"
+#include "rights.h"
+
+enum slot_state { SLOT_FREE, SLOT_USED, SLOT_DROPPED };
 
 struct slot {
-	int used;
+	enum slot_state state;
 	struct ring_buffer *rb;
 	struct gt_links links;
 	gt_record_fn fn;
 	void *ctx;
+};
+
+/* The thread that removes probes of targets which were dropped; all of it under the lock. */
+struct closer {
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	pthread_t thread;
+	int running, stop;
 };
 
 struct gt_tracer {
@@ -25,11 +38,15 @@ struct gt_tracer {
 	struct giltrace_bpf *skel;
 	struct gt_target *targets; /* the map's memory, shared with BPF */
 	size_t targets_bytes;
-	uint32_t ring_bytes;
 	uint32_t n_slots;
 	int epoll_fd;
-	struct gt_links **detaching; /* room for one call of gt_tracer_detach() */
-	struct slot slots[];
+	struct ring_buffer *news; /* NULL: this kernel cannot tell */
+	void (*news_fn)(void *ctx, const struct gt_news *news);
+	void *news_ctx;
+	uint32_t pidns_ino; /* of ours; 0: the root's */
+	uint64_t pidns_dev;
+	struct closer closer;
+	struct slot slots[]; /* the state is the closer's, under its lock */
 };
 
 GT_PRINTF(2, 0)
@@ -53,7 +70,22 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 	return 0;
 }
 
-static int load(struct gt_tracer *t)
+static void choose_programs(struct gt_tracer *t, const struct gt_tracer_opts *opts, int btf)
+{
+	struct giltrace_bpf *skel = t->skel;
+
+	bpf_program__set_autoload(skel->progs.gt_rename, btf);
+	bpf_program__set_autoload(skel->progs.gt_born, btf && opts->follow);
+	bpf_program__set_autoload(skel->progs.gt_executed,
+				  btf && (opts->follow || opts->all_execs));
+	bpf_program__set_autoload(skel->progs.gt_gone, btf && opts->follow);
+	bpf_program__set_expected_attach_type(skel->progs.gt_hit, gt_attach_type(t->ops));
+	skel->rodata->recorder_pidns = t->pidns_ino;
+	skel->rodata->all_execs = opts->all_execs;
+}
+
+/* btf: with the programs that need the kernel's BTF. */
+static int load(struct gt_tracer *t, const struct gt_tracer_opts *opts, int btf)
 {
 	int err;
 
@@ -66,13 +98,38 @@ static int load(struct gt_tracer *t)
 	bpf_map__set_max_entries(t->skel->maps.targets, t->n_slots);
 	bpf_map__set_max_entries(t->skel->maps.rings, t->n_slots);
 	bpf_map__set_max_entries(t->skel->maps.slots, t->n_slots);
-	bpf_program__set_expected_attach_type(t->skel->progs.gt_hit, gt_attach_type(t->ops));
+	choose_programs(t, opts, btf);
 	err = giltrace_bpf__load(t->skel);
 	if (err) {
-		gt_error("the kernel does not load the BPF program: %s%s", strerror(-err),
-			 err == -EPERM ? "; run as root" : "; -v shows the verifier's words");
+		giltrace_bpf__destroy(t->skel);
+		t->skel = NULL;
+	}
+	return err;
+}
+
+static int load_some(struct gt_tracer *t, const struct gt_tracer_opts *opts)
+{
+	int btf = !opts->no_btf && !access("/sys/kernel/btf/vmlinux", R_OK);
+	int err = load(t, opts, btf);
+
+	if (err && err != -EPERM && btf) {
+		gt_debug("the kernel does not load all programs (%s); trying without those that "
+			 "need its BTF",
+			 strerror(-err));
+		btf = 0;
+		err = load(t, opts, btf);
+	}
+	if (err) {
+		char why[GT_RIGHTS_TEXT];
+
+		gt_rights_why(GT_STEP_BPF, err, 0, why);
+		gt_error("the kernel does not load the BPF program: %s%s%s", strerror(-err), why,
+			 err == -EPERM ? "" : "; -v shows the verifier's words");
 		return err == -EPERM ? err : -ENOTSUP;
 	}
+	if (!btf)
+		gt_debug("without the kernel's BTF: threads' new names are seen late, and children "
+			 "are looked for in /proc");
 	t->targets_bytes = (size_t)t->n_slots * sizeof(struct gt_target);
 	t->targets = mmap(NULL, t->targets_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 			  bpf_map__fd(t->skel->maps.targets), 0);
@@ -85,35 +142,128 @@ static int load(struct gt_tracer *t)
 	return 0;
 }
 
+static int on_news(void *ctx, void *data, size_t size)
+{
+	struct gt_tracer *t = ctx;
+
+	if (size == sizeof(struct gt_news))
+		t->news_fn(t->news_ctx, data);
+	return 0;
+}
+
+/* Attaches a program if it was loaded. */
+static int watch(struct bpf_program *prog, struct bpf_link **link)
+{
+	if (bpf_program__fd(prog) < 0)
+		return -ENOENT;
+	*link = bpf_program__attach(prog);
+	return *link ? 0 : -errno;
+}
+
 /*
  * Ends of threads and of programs, from tracepoints. Without them, what a thread was in when it
  * ended stays open, and an exec is noticed a little late.
  */
 static void watch_ends(struct gt_tracer *t)
 {
-	t->skel->links.gt_exit = bpf_program__attach(t->skel->progs.gt_exit);
-	if (t->skel->links.gt_exit)
-		t->skel->links.gt_exec = bpf_program__attach(t->skel->progs.gt_exec);
-	if (!t->skel->links.gt_exec)
+	int err = watch(t->skel->progs.gt_exit, &t->skel->links.gt_exit);
+
+	if (!err)
+		err = watch(t->skel->progs.gt_exec, &t->skel->links.gt_exec);
+	if (err)
 		gt_warn("ends of threads or programs are not recorded, as the tracepoints "
 			"sched_process_exit and sched_process_exec cannot be used: %s",
-			strerror(errno));
+			strerror(-err));
+	(void)watch(t->skel->progs.gt_rename, &t->skel->links.gt_rename);
+}
+
+/* The processes that are followed, for which gt_exec must come before gt_executed. */
+static void watch_followed(struct gt_tracer *t, const struct gt_tracer_opts *opts)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = GT_TRACER_NEWS};
+	struct giltrace_bpf *skel = t->skel;
+
+	if (watch(skel->progs.gt_executed, &skel->links.gt_executed))
+		return;
+	if (opts->follow && (watch(skel->progs.gt_born, &skel->links.gt_born) ||
+			     watch(skel->progs.gt_gone, &skel->links.gt_gone)))
+		return;
+	t->news = ring_buffer__new(bpf_map__fd(skel->maps.news), on_news, t, NULL);
+	if (t->news &&
+	    epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, ring_buffer__epoll_fd(t->news), &event)) {
+		ring_buffer__free(t->news);
+		t->news = NULL;
+	}
 }
 
 /*
- * BPF sees process ids of the root PID namespace, and what is here called a pid must be the same
- * number. The root namespace's inode is PROC_PID_INIT_INO in every kernel since 3.8.
+ * BPF sees process ids of the root PID namespace. In another one, they are translated. The root
+ * namespace's inode is PROC_PID_INIT_INO in every kernel since 3.8.
  */
-static int check_pid_namespace(void)
+static void look_at_own_namespace(struct gt_tracer *t)
 {
 	struct stat st;
 
 	if (stat("/proc/self/ns/pid", &st) || st.st_ino == 0xEFFFFFFCu)
-		return 0;
-	gt_error("this is a PID namespace of its own (a container), where processes have other ids "
-		 "than the kernel tells; run giltrace on the host, with the host's pid");
-	return -ENOTSUP;
+		return;
+	t->pidns_ino = (uint32_t)st.st_ino;
+	t->pidns_dev = (uint64_t)major(st.st_dev) << 20 | minor(st.st_dev);
 }
+
+/* ---- dropped targets ---- */
+
+/* Gives the slots that were dropped back; the lock is held, but not while the kernel works. */
+static void close_dropped(struct gt_tracer *t)
+{
+	struct gt_links *links[64];
+	uint32_t slots[GT_ARRAY_SIZE(links)];
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < t->n_slots && n < GT_ARRAY_SIZE(links); i++) {
+		if (t->slots[i].state != SLOT_DROPPED)
+			continue;
+		slots[n] = i;
+		links[n++] = &t->slots[i].links;
+	}
+	pthread_mutex_unlock(&t->closer.lock);
+	gt_detach(links, n, NULL, NULL);
+	for (size_t i = 0; i < n; i++) {
+		struct slot *s = &t->slots[slots[i]];
+
+		(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.rings), &slots[i]);
+		ring_buffer__free(s->rb);
+	}
+	pthread_mutex_lock(&t->closer.lock);
+	for (size_t i = 0; i < n; i++)
+		t->slots[slots[i]] = (struct slot){.state = SLOT_FREE};
+}
+
+static int has_dropped(const struct gt_tracer *t)
+{
+	for (uint32_t i = 0; i < t->n_slots; i++)
+		if (t->slots[i].state == SLOT_DROPPED)
+			return 1;
+	return 0;
+}
+
+static void *close_all(void *tracer)
+{
+	struct gt_tracer *t = tracer;
+
+	pthread_mutex_lock(&t->closer.lock);
+	for (;;) {
+		if (has_dropped(t))
+			close_dropped(t);
+		else if (t->closer.stop)
+			break;
+		else
+			pthread_cond_wait(&t->closer.work, &t->closer.lock);
+	}
+	pthread_mutex_unlock(&t->closer.lock);
+	return NULL;
+}
+
+/* ---- */
 
 int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 {
@@ -121,33 +271,35 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 		calloc(1, sizeof(*t) + (size_t)opts->max_targets * sizeof(struct slot));
 	int err;
 
-	if (t)
-		t->detaching = calloc(opts->max_targets, sizeof(struct gt_links *));
-	if (!t || !t->detaching) {
+	if (!t) {
 		gt_error("out of memory");
-		free(t);
 		return -ENOMEM;
 	}
-	t->epoll_fd = -1;
-	t->ring_bytes = opts->ring_bytes;
+	pthread_mutex_init(&t->closer.lock, NULL);
+	pthread_cond_init(&t->closer.work, NULL);
 	t->n_slots = opts->max_targets;
 	libbpf_set_print(print_libbpf);
+	look_at_own_namespace(t);
 	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (t->epoll_fd < 0) {
 		err = -errno;
 		gt_error("cannot create an epoll descriptor: %s", strerror(-err));
 		goto fail;
 	}
-	err = check_pid_namespace();
-	if (err)
-		goto fail;
 	t->ops = gt_attach_choose(opts->backend, &err);
 	if (!t->ops)
 		goto fail;
-	err = load(t);
+	err = load_some(t, opts);
 	if (err)
 		goto fail;
 	watch_ends(t);
+	watch_followed(t, opts);
+	err = -pthread_create(&t->closer.thread, NULL, close_all, t);
+	if (err) {
+		gt_error("cannot start a thread: %s", strerror(-err));
+		goto fail;
+	}
+	t->closer.running = 1;
 	*out = t;
 	return 0;
 fail:
@@ -159,18 +311,24 @@ void gt_tracer_close(struct gt_tracer *t)
 {
 	if (!t)
 		return;
-	for (uint32_t i = 0; i < t->n_slots; i++) {
-		if (!t->slots[i].used)
-			continue;
-		gt_tracer_detach(t, &i, 1, NULL, NULL);
-		gt_tracer_drop(t, i);
+	for (uint32_t i = 0; i < t->n_slots; i++)
+		if (t->slots[i].state == SLOT_USED)
+			gt_tracer_drop(t, i);
+	if (t->closer.running) {
+		pthread_mutex_lock(&t->closer.lock);
+		t->closer.stop = 1;
+		pthread_cond_signal(&t->closer.work);
+		pthread_mutex_unlock(&t->closer.lock);
+		pthread_join(t->closer.thread, NULL);
 	}
+	pthread_cond_destroy(&t->closer.work);
+	pthread_mutex_destroy(&t->closer.lock);
+	ring_buffer__free(t->news);
 	if (t->targets)
 		munmap(t->targets, t->targets_bytes);
 	giltrace_bpf__destroy(t->skel);
 	if (t->epoll_fd >= 0)
 		close(t->epoll_fd);
-	free(t->detaching);
 	free(t);
 }
 
@@ -187,13 +345,38 @@ static int on_record(void *ctx, void *data, size_t size)
 	return 0;
 }
 
-static int add_ring(struct gt_tracer *t, uint32_t slot)
+int gt_tracer_has_news(const struct gt_tracer *t)
+{
+	return t->news != NULL;
+}
+
+void gt_tracer_follow(struct gt_tracer *t, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+	uint8_t one = 1;
+
+	if (t->news && bpf_map_update_elem(bpf_map__fd(t->skel->maps.family), &key, &one, BPF_ANY))
+		gt_warn("process %d: its children cannot be followed: %s", pid, strerror(errno));
+}
+
+uint64_t gt_tracer_news(struct gt_tracer *t, void (*fn)(void *ctx, const struct gt_news *news),
+			void *ctx)
+{
+	if (!t->news)
+		return 0;
+	t->news_fn = fn;
+	t->news_ctx = ctx;
+	(void)ring_buffer__consume(t->news);
+	return __atomic_load_n(&t->skel->bss->news_lost, __ATOMIC_RELAXED);
+}
+
+static int add_ring(struct gt_tracer *t, uint32_t slot, uint32_t ring_bytes)
 {
 	struct slot *s = &t->slots[slot];
 	struct epoll_event event = {.events = EPOLLIN, .data.u32 = slot};
 	/* The map of rings and the ring_buffer's mapping keep it alive. */
 	gt_autoclose int fd =
-		bpf_map_create(BPF_MAP_TYPE_RINGBUF, "gt_ring", 0, 0, t->ring_bytes, NULL);
+		bpf_map_create(BPF_MAP_TYPE_RINGBUF, "gt_ring", 0, 0, ring_bytes, NULL);
 
 	if (fd < 0)
 		return fd;
@@ -227,42 +410,6 @@ static int check_shadow_stack(const struct gt_proc *p)
 	return 0;
 }
 
-static void describe(struct gt_target *target, const struct gt_pytarget *py)
-{
-	target->ncodes = py->n;
-	for (uint32_t i = 0; i < py->n; i++) {
-		const struct gt_python *p = &py->python[i];
-		struct gt_pylayout layout =
-			gt_pylayout_of(p->sites->py_major, p->sites->py_minor, p->sites->machine);
-
-		target->codes[i] = (struct gt_code){
-			/* libc's functions count for those that have no sites of their own. */
-			.start = p->map.start,
-			.size = p->sites->n ? 0 : p->map.code_end - p->map.start,
-			.switch_cond = p->sites->n ? p->sites->switch_cond : py->libc->switch_cond,
-			.drop_how = layout.drop_how,
-			.drop_off = {layout.drop_off[0], layout.drop_off[1]},
-		};
-	}
-}
-
-/*
- * The sites of a part without GT_SITE_NOARG know their GIL by the address. Those with it are all of
- * one GIL, which has index 0, and beside another part that index must be theirs alone.
- */
-static void reserve_index(struct gt_target *target, const struct gt_pytarget *py)
-{
-	struct gt_part parts[GT_PARTS_MAX];
-	size_t n = gt_pytarget_parts(py, parts);
-
-	for (size_t i = 0; i < n && n > 1; i++) {
-		if (!parts[i].sites->n || !(parts[i].sites->site[0].flags & GT_SITE_NOARG))
-			continue;
-		target->gils[0] = (struct gt_gil){.confirmed = 1};
-		target->ngils = 1;
-	}
-}
-
 static int attach_parts(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
 			uint32_t slot)
 {
@@ -289,45 +436,83 @@ static int attach_parts(struct gt_tracer *t, const struct gt_proc *p, const stru
 	return 0;
 }
 
-int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
-		  gt_record_fn fn, void *ctx)
+static int take_slot(struct gt_tracer *t, gt_record_fn fn, void *ctx)
 {
-	/* A record takes 8 bytes more in the ring; the reader is woken at an eighth of it. */
-	const uint32_t wake_every = t->ring_bytes / (sizeof(struct gt_rec) + 8) / 8;
-	struct gt_target *target;
-	uint32_t slot = 0, tgid = (uint32_t)p->pid;
-	int err;
+	int slot = -ENOSPC;
 
-	while (slot < t->n_slots && t->slots[slot].used)
-		slot++;
-	if (slot == t->n_slots) {
-		gt_error("process %d: more than %u targets at one time", p->pid, t->n_slots);
-		return -ENOSPC;
+	pthread_mutex_lock(&t->closer.lock);
+	for (uint32_t i = 0; i < t->n_slots && slot < 0; i++) {
+		if (t->slots[i].state != SLOT_FREE)
+			continue;
+		t->slots[i] = (struct slot){.state = SLOT_USED, .fn = fn, .ctx = ctx};
+		slot = (int)i;
 	}
-	err = check_shadow_stack(p);
-	if (err)
-		return err;
-	target = &t->targets[slot];
-	memset(target, 0, sizeof(*target));
-	target->tgid = tgid;
-	target->wake_every = wake_every ? wake_every : 1;
+	pthread_mutex_unlock(&t->closer.lock);
+	return slot;
+}
+
+/* By which ids BPF knows the target. */
+static int identify(const struct gt_tracer *t, const struct gt_proc *p, struct gt_target *target)
+{
 	target->pidns_dev = p->pidns_dev;
 	target->pidns_ino = p->pidns_ino;
-	describe(target, py);
-	reserve_index(target, py);
-	t->slots[slot] = (struct slot){.used = 1, .fn = fn, .ctx = ctx};
-	err = add_ring(t, slot);
-	if (!err && bpf_map_update_elem(bpf_map__fd(t->skel->maps.slots), &tgid, &slot, BPF_ANY))
+	if (!t->pidns_ino) {
+		target->tgid = (uint32_t)p->pid;
+		return 0;
+	}
+	if (p->pidns_ino != t->pidns_ino || p->pidns_dev != t->pidns_dev) {
+		gt_error(
+			"process %d is in another PID namespace than giltrace, which is not in the "
+			"host's; run giltrace on the host, or beside the process",
+			p->pid);
+		return -ENOTSUP;
+	}
+	target->ns_tgid = (uint32_t)p->pid;
+	return 0;
+}
+
+static int prepare(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
+		   uint32_t slot, uint32_t ring_bytes)
+{
+	/* A record takes 8 bytes more in the ring; the reader is woken at an eighth of it. */
+	const uint32_t wake_every = ring_bytes / (sizeof(struct gt_rec) + 8) / 8;
+	struct gt_target *target = &t->targets[slot];
+	int err;
+
+	memset(target, 0, sizeof(*target));
+	target->wake_every = wake_every ? wake_every : 1;
+	gt_bpftarget_describe(target, py);
+	err = identify(t, p, target);
+	if (err)
+		return err;
+	err = add_ring(t, slot, ring_bytes);
+	if (!err && target->tgid &&
+	    bpf_map_update_elem(bpf_map__fd(t->skel->maps.slots), &target->tgid, &slot, BPF_ANY))
 		err = -errno;
 	if (err)
-		gt_error("process %d: cannot make a ring of %u KiB: %s", p->pid,
-			 t->ring_bytes / 1024, strerror(-err));
+		gt_error("process %d: cannot make a ring of %u KiB: %s", p->pid, ring_bytes / 1024,
+			 strerror(-err));
+	return err;
+}
+
+int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
+		  uint32_t ring_bytes, gt_record_fn fn, void *ctx)
+{
+	int err = check_shadow_stack(p), slot;
+
+	if (err)
+		return err;
+	slot = take_slot(t, fn, ctx);
+	if (slot < 0) {
+		gt_error("process %d: more than %u targets at one time", p->pid, t->n_slots);
+		return slot;
+	}
+	err = prepare(t, p, py, (uint32_t)slot, ring_bytes);
 	if (!err)
-		err = attach_parts(t, p, py, slot);
+		err = attach_parts(t, p, py, (uint32_t)slot);
 	if (!err)
-		return (int)slot;
-	gt_tracer_detach(t, &slot, 1, NULL, NULL);
-	gt_tracer_drop(t, slot);
+		return slot;
+	gt_tracer_drop(t, (uint32_t)slot);
 	return err;
 }
 
@@ -359,26 +544,47 @@ int gt_tracer_settle(struct gt_tracer *t, uint32_t slot)
 void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n,
 		      void (*meanwhile)(void *ctx), void *ctx)
 {
+	gt_autofree struct gt_links **links = calloc(n, sizeof(*links));
+
 	for (size_t i = 0; i < n; i++) {
+		struct gt_links *one = &t->slots[slots[i]].links;
+
 		gt_tracer_gate(t, slots[i], 0);
-		t->detaching[i] = &t->slots[slots[i]].links;
+		if (links)
+			links[i] = one;
+		else
+			gt_detach(&one, 1, meanwhile, ctx);
 	}
-	gt_detach(t->detaching, n, meanwhile, ctx);
+	if (links)
+		gt_detach(links, n, meanwhile, ctx);
 }
 
 void gt_tracer_drop(struct gt_tracer *t, uint32_t slot)
 {
 	struct slot *s = &t->slots[slot];
 
-	if (s->rb) {
-		/* Fails where the ring was not added yet. */
+	gt_tracer_gate(t, slot, 0);
+	/* Fails where the ring was not added yet. */
+	if (s->rb)
 		(void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, ring_buffer__epoll_fd(s->rb), NULL);
-		ring_buffer__free(s->rb);
-		(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.rings), &slot);
-	}
-	(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.slots), &t->targets[slot].tgid);
-	t->targets[slot].tgid = 0;
-	*s = (struct slot){.used = 0};
+	/* At once: the process may become a target again, after an exec. */
+	if (t->targets[slot].tgid)
+		(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.slots), &t->targets[slot].tgid);
+	pthread_mutex_lock(&t->closer.lock);
+	s->state = SLOT_DROPPED;
+	pthread_cond_signal(&t->closer.work);
+	pthread_mutex_unlock(&t->closer.lock);
+}
+
+size_t gt_tracer_ready(const struct gt_tracer *t, uint32_t *slots, size_t n)
+{
+	struct epoll_event ready[64];
+	int found = epoll_wait(t->epoll_fd, ready,
+			       n < GT_ARRAY_SIZE(ready) ? (int)n : (int)GT_ARRAY_SIZE(ready), 0);
+
+	for (int i = 0; i < found; i++)
+		slots[i] = ready[i].data.u32;
+	return found > 0 ? (size_t)found : 0;
 }
 
 int gt_tracer_epoll_fd(const struct gt_tracer *t)
@@ -399,6 +605,11 @@ uint64_t gt_tracer_lost(const struct gt_tracer *t, uint32_t slot, uint64_t *gap_
 
 	*gap_begin_ns = __atomic_load_n(&target->gap_begin_ns, __ATOMIC_RELAXED);
 	return __atomic_load_n(&target->lost, __ATOMIC_ACQUIRE);
+}
+
+uint32_t gt_tracer_host_pid(const struct gt_tracer *t, uint32_t slot)
+{
+	return __atomic_load_n(&t->targets[slot].tgid, __ATOMIC_RELAXED);
 }
 
 uint64_t gt_tracer_foreign(const struct gt_tracer *t, uint32_t slot)

@@ -4,8 +4,8 @@
  * ring and its counters. The only user of the skeleton. Used by one thread.
  *
  * Life of a target: add (probes attached, gate shut) -> gate open -> gate shut -> settle -> consume
- * once more -> detach -> drop. Records come through the target's callback, in the order of the
- * ring, from inside gt_tracer_consume().
+ * once more -> drop. Records come through the target's callback, in the order of the ring, from
+ * inside gt_tracer_consume().
  */
 #ifndef GT_TRACER_H
 #define GT_TRACER_H
@@ -18,9 +18,13 @@ struct gt_tracer;
 
 struct gt_tracer_opts {
 	enum gt_backend backend;
-	uint32_t ring_bytes;  /* of each target; a power of two, at least a page */
 	uint32_t max_targets; /* at one time */
+	uint8_t follow;       /* births and executions of followed processes are wanted as news */
+	uint8_t all_execs;    /* executions of all processes are */
+	uint8_t no_btf;       /* do without the programs that need the kernel's BTF */
 };
+
+#define GT_TRACER_SLOTS_MAX 4096
 
 /* Called for each record; must neither block nor allocate. */
 typedef void (*gt_record_fn)(void *ctx, const struct gt_rec *rec, size_t size);
@@ -31,13 +35,24 @@ void gt_tracer_close(struct gt_tracer *t);
 
 const char *gt_tracer_backend(const struct gt_tracer *t);
 
+/* 1: gt_tracer_news() works; 0: this kernel has no BTF, or refuses the programs (told by -v). */
+int gt_tracer_has_news(const struct gt_tracer *t);
+
+/* Follows a process: its births and executions, and its children's, become news. */
+void gt_tracer_follow(struct gt_tracer *t, pid_t pid);
+
+/* Hands on what has happened to followed processes. Returns how many news found no room, ever. */
+uint64_t gt_tracer_news(struct gt_tracer *t, void (*fn)(void *ctx, const struct gt_news *news),
+			void *ctx);
+
 /*
  * Attaches to a process; nothing is recorded until the gate is opened. Returns the target's slot
- * (small, reused after gt_tracer_drop()) or -errno, logged. -ENOTSUP: a probe could kill this
- * process (x86 user shadow stack).
+ * (small, reused some time after gt_tracer_drop()) or -errno, logged. ring_bytes: a power of two,
+ * at least a page. -ENOTSUP: a probe could kill this process (x86 user shadow stack), or it is in
+ * another PID namespace than we, who are not in the root's.
  */
 int gt_tracer_add(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
-		  gt_record_fn fn, void *ctx);
+		  uint32_t ring_bytes, gt_record_fn fn, void *ctx);
 
 /*
  * Before the gate is opened: a GIL whose cond lies at that address in the target. Returns its
@@ -50,7 +65,8 @@ void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open);
 /*
  * Returns when no hit is under way any more that found a gate open which is shut now, in some
  * milliseconds: the kernel waits for running programs when a map of maps loses an element, here
- * the ring of `slot`, whose gate must be shut. -errno: only gt_tracer_detach() makes sure.
+ * the ring of `slot`, whose gate must be shut. Not needed for a process that has ended or executed
+ * another program. -errno: only gt_tracer_detach() makes sure.
  */
 int gt_tracer_settle(struct gt_tracer *t, uint32_t slot);
 
@@ -62,11 +78,21 @@ int gt_tracer_settle(struct gt_tracer *t, uint32_t slot);
 void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n,
 		      void (*meanwhile)(void *ctx), void *ctx);
 
-/* Gives up a target after gt_tracer_detach(): its unread records are gone. */
+/*
+ * Gives up a target, whose unread records are gone: probes that are left are removed by a thread
+ * of ours, which takes the kernel some tenths of a second; the slot is used again after that.
+ */
 void gt_tracer_drop(struct gt_tracer *t, uint32_t slot);
 
-/* Readable when a ring has filled enough to be worth a look. */
+/* Readable when a ring has filled enough to be worth a look, or there is news. */
 int gt_tracer_epoll_fd(const struct gt_tracer *t);
+
+/*
+ * Which targets are worth a look: their slots, at most n; GT_TRACER_NEWS stands for news. Returns
+ * how many.
+ */
+#define GT_TRACER_NEWS UINT32_MAX
+size_t gt_tracer_ready(const struct gt_tracer *t, uint32_t *slots, size_t n);
 
 /* Hands on what is in the ring of a target. -errno: the ring is damaged. */
 int gt_tracer_consume(struct gt_tracer *t, uint32_t slot);
@@ -74,6 +100,9 @@ int gt_tracer_consume(struct gt_tracer *t, uint32_t slot);
 /* Events that found no room in the ring, and the time of the first of those not yet told by a
  * GT_LOST record (0: none). Exact after gt_tracer_settle(). */
 uint64_t gt_tracer_lost(const struct gt_tracer *t, uint32_t slot, uint64_t *gap_begin_ns);
+
+/* The target's id in the root PID namespace; 0: not known, or not yet (no hit so far). */
+uint32_t gt_tracer_host_pid(const struct gt_tracer *t, uint32_t slot);
 
 /* GILs that have an index, at most GT_MAX_GILS. */
 uint32_t gt_tracer_gils(const struct gt_tracer *t, uint32_t slot);
