@@ -31,7 +31,7 @@ have_bpftool() {
 
 with_apt() {
 	local want=(gcc libc6-dev make cmake pkg-config clang libbpf-dev libelf-dev libdw-dev
-		zlib1g-dev python3)
+		zlib1g-dev libcjson-dev python3)
 	local missing=() p
 
 	# The last two: what scripts/pythons.sh needs to build a Python.
@@ -59,7 +59,7 @@ with_apt() {
 with_dnf() {
 	# Capabilities, since openEuler and Fedora cut elfutils into packages differently.
 	local want=(gcc make cmake 'pkgconfig(libbpf)' 'pkgconfig(libelf)' 'pkgconfig(libdw)'
-		'pkgconfig(zlib)' pkgconf clang python3 util-linux)
+		'pkgconfig(zlib)' 'pkgconfig(libcjson)' pkgconf clang python3 util-linux)
 	local missing=() p
 
 	[ -z "$tests" ] || want+=('pkgconfig(cmocka)' binutils strace)

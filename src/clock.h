@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * clock.h - reads the four clocks at one instant, so that CLOCK_MONOTONIC times can be placed on
- * Unix time and on the Profiler's axis (CLOCK_MONOTONIC_RAW) later. No state.
+ * Unix time and on the Profiler's axis (CLOCK_MONOTONIC_RAW) later. All are the host's, as BPF has
+ * them, also where we run in a time namespace: gt_clock_setup() has to be called then, first of
+ * all.
  */
 #ifndef GT_CLOCK_H
 #define GT_CLOCK_H
 
 #include "giltrace/gilfile.h"
+
+/* Reads how far our time namespace (Linux 5.6) shifts the clocks. -errno: that cannot be told. */
+int gt_clock_setup(void);
 
 uint64_t gt_mono_ns(void);
 

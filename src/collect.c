@@ -27,8 +27,11 @@ _Static_assert(GT_MAX_GILS <= GT_SELFCHECK_GILS, "all GILs are checked");
 struct thread {
 	uint32_t tid;
 	uint32_t ns_tid;
-	uint8_t ended; /* the id may belong to another thread by now */
+	uint32_t host_tid;
+	uint8_t ended;    /* the id may belong to another thread by now */
+	uint8_t asked_py; /* for its name in the interpreter */
 	char comm[GIL_COMM_LEN];
+	char *name; /* in the interpreter; NULL: not known */
 };
 
 struct gt_collector {
@@ -51,6 +54,7 @@ struct gt_collector {
 	struct thread *threads;
 	size_t n_threads, room;
 	size_t n_fresh;
+	uint8_t missed; /* there were more new ones */
 	struct thread fresh[256];
 };
 
@@ -108,32 +112,44 @@ static struct thread *find_thread(struct gt_collector *c, uint32_t tid)
 	return t ? t : find_old(c, tid);
 }
 
-/* Remembers a thread's name, to see later whether it has another; drops it if there is no room. */
-static void know_thread(struct gt_collector *c, const struct gil_event *ev)
+/*
+ * Remembers who a thread is, to see later whether it has another name; drops it if there is no
+ * room. Returns 0 where that was known.
+ */
+static int know_thread(struct gt_collector *c, struct gil_event *ev)
 {
-	/* BPF tells of a thread again when others have had its place in the table meanwhile. */
 	struct thread *t = find_thread(c, ev->tid);
 
 	if (t && t->ended) /* the id is another's now, whose name is to be asked for */
 		t = NULL;
-	if (!t)
+	if (t && !ev->thread.ns_tid)
+		ev->thread.ns_tid = t->ns_tid;
+	/* BPF tells of a thread again when others have had its place in the table, and at its end.
+	 */
+	if (t && t->ns_tid == ev->thread.ns_tid && !strcmp(t->comm, ev->thread.comm))
+		return 0;
+	if (!t) {
+		if (c->n_fresh == GT_ARRAY_SIZE(c->fresh)) {
+			c->missed = 1;
+			return 1;
+		}
 		c->n_seen++;
-	if (!t && c->n_fresh < GT_ARRAY_SIZE(c->fresh))
 		t = &c->fresh[c->n_fresh++];
-	if (!t)
-		return;
-	t->tid = ev->tid;
+		*t = (struct thread){.tid = ev->tid, .host_tid = ev->thread.host_tid};
+	}
 	t->ns_tid = ev->thread.ns_tid;
-	t->ended = 0;
 	memcpy(t->comm, ev->thread.comm, GIL_COMM_LEN);
+	ev->thread.name = t->name;
+	return 1;
 }
 
-static void on_thread(struct gt_collector *c, const struct gt_rec_thread *rec, struct gil_event *ev)
+static int on_thread(struct gt_collector *c, const struct gt_rec_thread *rec, struct gil_event *ev)
 {
 	ev->thread.ns_tid = rec->ns_tid;
+	ev->thread.host_tid = rec->host_tid == ev->tid ? 0 : rec->host_tid;
 	memcpy(ev->thread.comm, rec->comm, GIL_COMM_LEN);
 	ev->thread.comm[GIL_COMM_LEN - 1] = '\0';
-	know_thread(c, ev);
+	return know_thread(c, ev);
 }
 
 static void on_exit_of(struct gt_collector *c, uint32_t tid)
@@ -142,8 +158,10 @@ static void on_exit_of(struct gt_collector *c, uint32_t tid)
 	struct thread *old = fresh ? NULL : find_old(c, tid);
 
 	(void)gt_before_take(&c->before, tid);
-	if (fresh)
+	if (fresh) {
+		free(fresh->name);
 		*fresh = c->fresh[--c->n_fresh];
+	}
 	if (old)
 		old->ended = 1;
 }
@@ -211,7 +229,8 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
 	ev.gil = rec->gil;
 	ev.site = rec->site;
 	if (rec->kind == GT_THREAD) {
-		on_thread(c, (const struct gt_rec_thread *)rec, &ev);
+		if (!on_thread(c, (const struct gt_rec_thread *)rec, &ev))
+			return;
 	} else if (rec->kind == GT_GIL) {
 		ev.gil_ident.addr = ((const struct gt_rec_gil *)rec)->addr;
 		ev.unconfirmed = rec->flags & GT_REC_UNCONFIRMED;
@@ -232,10 +251,21 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
 	add_event(c, &ev);
 }
 
+/* Writes what is known of a thread. */
+static void tell_thread(struct gt_collector *c, const struct thread *t, uint64_t mono_ns)
+{
+	struct gil_event ev = {.mono_ns = mono_ns, .tid = t->tid, .kind = GIL_THREAD};
+
+	ev.thread.ns_tid = t->ns_tid;
+	ev.thread.host_tid = t->host_tid;
+	ev.thread.name = t->name;
+	memcpy(ev.thread.comm, t->comm, GIL_COMM_LEN);
+	add_event(c, &ev);
+}
+
 /* Records the thread's name where it differs from what is known. */
 static void rename_thread(struct gt_collector *c, struct thread *t, uint64_t mono_ns)
 {
-	struct gil_event ev = {.mono_ns = mono_ns, .tid = t->tid, .kind = GIL_THREAD};
 	char comm[GT_PROC_COMM];
 	pid_t ns_tid;
 
@@ -245,9 +275,7 @@ static void rename_thread(struct gt_collector *c, struct thread *t, uint64_t mon
 		return;
 	memcpy(t->comm, comm, GIL_COMM_LEN);
 	t->ns_tid = (uint32_t)ns_tid;
-	ev.thread.ns_tid = t->ns_tid;
-	memcpy(ev.thread.comm, comm, GIL_COMM_LEN);
-	add_event(c, &ev);
+	tell_thread(c, t, mono_ns);
 }
 
 /*
@@ -258,9 +286,12 @@ static void absorb_fresh(struct gt_collector *c, uint64_t mono_ns)
 {
 	size_t known = 0;
 
-	for (size_t i = 0; i < c->n_threads; i++)
-		if (!c->threads[i].ended)
+	for (size_t i = 0; i < c->n_threads; i++) {
+		if (c->threads[i].ended)
+			free(c->threads[i].name);
+		else
 			c->threads[known++] = c->threads[i];
+	}
 	c->n_threads = known;
 	if (known + c->n_fresh > c->room) {
 		size_t room = 2 * (known + c->n_fresh);
@@ -283,12 +314,104 @@ static void absorb_fresh(struct gt_collector *c, uint64_t mono_ns)
 	c->n_fresh = 0;
 }
 
+/* Who a thread is that may have had no event so far. -ESRCH or -ENOENT: it has ended. */
+static int introduce(struct gt_collector *c, uint32_t tid, uint64_t mono_ns)
+{
+	struct gil_event ev = {.mono_ns = mono_ns, .tid = tid, .kind = GIL_THREAD};
+	const struct thread *t = find_thread(c, tid);
+	pid_t ns_tid;
+	int err;
+
+	if (t && !t->ended)
+		return 0;
+	err = gt_proc_thread(c->proc, (pid_t)tid, ev.thread.comm, &ns_tid);
+	if (err)
+		return err;
+	ev.thread.ns_tid = (uint32_t)ns_tid;
+	know_thread(c, &ev);
+	add_event(c, &ev);
+	return 0;
+}
+
+/* Very many threads were new at once: those that are not known yet are looked for in /proc. */
+static void find_missed(struct gt_collector *c, uint64_t mono_ns)
+{
+	gt_autofree struct gt_snapshot_thread *all = NULL;
+	size_t n;
+
+	if (!c->missed || gt_snapshot_threads(c->proc, &all, &n))
+		return;
+	c->missed = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (c->n_fresh == GT_ARRAY_SIZE(c->fresh))
+			absorb_fresh(c, mono_ns);
+		(void)introduce(c, all[i].tid, mono_ns);
+	}
+	absorb_fresh(c, mono_ns);
+}
+
+int gt_collect_wants_names(const struct gt_collector *c)
+{
+	if (c->n_fresh)
+		return 1;
+	for (size_t i = 0; i < c->n_threads; i++)
+		if (!c->threads[i].asked_py && !c->threads[i].ended)
+			return 1;
+	return 0;
+}
+
+static const char *name_of(const struct gt_pyname *names, size_t n, uint32_t ns_tid)
+{
+	size_t low = 0;
+
+	while (n > low) {
+		size_t mid = low + (n - low) / 2;
+
+		if (names[mid].ns_tid == ns_tid) /* "Dummy-1" tells nothing of a foreign thread */
+			return names[mid].dummy ? NULL : names[mid].name;
+		if (names[mid].ns_tid < ns_tid)
+			low = mid + 1;
+		else
+			n = mid;
+	}
+	return NULL;
+}
+
+uint32_t gt_collect_names(struct gt_collector *c, const struct gt_pyname *names, size_t n,
+			  uint64_t mono_ns)
+{
+	uint32_t named = 0;
+
+	absorb_fresh(c, mono_ns);
+	find_missed(c, mono_ns);
+	for (size_t i = 0; i < c->n_threads; i++) {
+		struct thread *t = &c->threads[i];
+		const char *name = t->ns_tid ? name_of(names, n, t->ns_tid) : NULL;
+		char *copy;
+
+		if (t->ended)
+			continue;
+		t->asked_py = 1;
+		named += name || t->name;
+		if (!name || (t->name && !strcmp(name, t->name)))
+			continue;
+		copy = strdup(name);
+		if (!copy)
+			continue;
+		free(t->name);
+		t->name = copy;
+		tell_thread(c, t, mono_ns);
+	}
+	return named;
+}
+
 int gt_collect_tick(struct gt_collector *c, uint64_t mono_ns)
 {
 	uint64_t since = gt_gilfile_pending_since(c->file);
 
 	if (c->n_fresh)
 		absorb_fresh(c, mono_ns);
+	find_missed(c, mono_ns);
 	if (c->before.left && mono_ns - c->start_ns >= GILS_KNOWN_AFTER_NS)
 		gt_before_keep(&c->before, c->cond, GT_MAX_GILS);
 	gt_selfcheck_tick(c->check);
@@ -317,6 +440,14 @@ void gt_collect_stats(const struct gt_collector *c, uint64_t lost_total,
 
 /* ---- what was before ---- */
 
+void gt_collect_late(struct gt_collector *c, uint64_t begin_mono_ns, uint64_t mono_ns)
+{
+	struct gil_event ev = {.mono_ns = mono_ns, .kind = GIL_LATE};
+
+	ev.late.begin_mono_ns = begin_mono_ns;
+	add_event(c, &ev);
+}
+
 void gt_collect_gil(struct gt_collector *c, uint8_t index, uint64_t cond, uint64_t mono_ns)
 {
 	struct gil_event ev = {.mono_ns = mono_ns, .kind = GIL_GIL, .gil = index};
@@ -324,25 +455,6 @@ void gt_collect_gil(struct gt_collector *c, uint8_t index, uint64_t cond, uint64
 	ev.gil_ident.addr = cond;
 	on_gil(c, &ev);
 	add_event(c, &ev);
-}
-
-/* Who a thread is that may have had no event so far. -ESRCH or -ENOENT: it has ended. */
-static int introduce(struct gt_collector *c, uint32_t tid, uint64_t mono_ns)
-{
-	struct gil_event ev = {.mono_ns = mono_ns, .tid = tid, .kind = GIL_THREAD};
-	const struct thread *t = find_thread(c, tid);
-	pid_t ns_tid;
-	int err;
-
-	if (t && !t->ended)
-		return 0;
-	err = gt_proc_thread(c->proc, (pid_t)tid, ev.thread.comm, &ns_tid);
-	if (err)
-		return err;
-	ev.thread.ns_tid = (uint32_t)ns_tid;
-	know_thread(c, &ev);
-	add_event(c, &ev);
-	return 0;
 }
 
 /* Index of the GIL for which a thread waits that is blocked at this futex; -1: none. */
@@ -455,6 +567,7 @@ int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64
 	int err;
 
 	absorb_fresh(c, stop_mono_ns);
+	find_missed(c, stop_mono_ns);
 	for (size_t i = 0; i < c->n_threads; i++)
 		rename_thread(c, &c->threads[i], stop_mono_ns);
 	if (lost_total == c->lost_told)
@@ -472,6 +585,8 @@ int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64
 	err = gt_gilfile_finish(c->file, reason, stop_mono_ns, lost_total, &stats->bytes);
 	gt_selfcheck_free(c->check);
 	gt_before_free(&c->before);
+	for (size_t i = 0; i < c->n_threads; i++)
+		free(c->threads[i].name);
 	free(c->threads);
 	free(c);
 	return err;

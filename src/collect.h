@@ -10,6 +10,7 @@
 #include "gilfile_write.h"
 #include "gt_abi.h"
 #include "proc.h"
+#include "pynames.h"
 #include "selfcheck.h"
 #include "snapshot.h"
 
@@ -34,6 +35,22 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size);
 
 /* A GIL that is known before any event of it: its index and the address of its cond. */
 void gt_collect_gil(struct gt_collector *c, uint8_t index, uint64_t cond, uint64_t mono_ns);
+
+/*
+ * First of all, where the process was not recorded from the start: it was there from
+ * begin_mono_ns on, which is before mono_ns.
+ */
+void gt_collect_late(struct gt_collector *c, uint64_t begin_mono_ns, uint64_t mono_ns);
+
+/* Are there threads whose name in the interpreter has not been looked for yet? */
+int gt_collect_wants_names(const struct gt_collector *c);
+
+/*
+ * Names in the interpreter, by ns_tid; written where they are new. Returns how many threads have
+ * one. wants_names() is 0 then, until there are new threads.
+ */
+uint32_t gt_collect_names(struct gt_collector *c, const struct gt_pyname *names, size_t n,
+			  uint64_t mono_ns);
 
 /*
  * What the process was in when recording began, as read right after the gate was opened; to be

@@ -11,6 +11,13 @@ static struct {
 	int status_shown;
 } log_state = {"giltrace", GT_LOG_INFO, 0};
 
+/* Lines that are kept back, each ending with a newline. */
+static _Thread_local struct {
+	int on;
+	size_t len;
+	char text[4096];
+} held;
+
 void gt_log_setup(const char *program, enum gt_log_level max)
 {
 	log_state.program = program;
@@ -52,8 +59,36 @@ void gt_log(enum gt_log_level level, const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	gt_defuse(line);
+	if (held.on) {
+		size_t room = sizeof(held.text) - held.len;
+		int n = snprintf(held.text + held.len, room, "%s: %s%s\n", log_state.program,
+				 prefix[level], line);
+
+		if (n > 0 && (size_t)n < room)
+			held.len += (size_t)n;
+		return;
+	}
+	flockfile(stderr);
 	clear_status();
 	fprintf(stderr, "%s: %s%s\n", log_state.program, prefix[level], line);
+	funlockfile(stderr);
+}
+
+void gt_log_hold(void)
+{
+	held.on = 1;
+	held.len = 0;
+}
+
+void gt_log_release(int print)
+{
+	held.on = 0;
+	if (!print || !held.len)
+		return;
+	flockfile(stderr);
+	clear_status();
+	fwrite(held.text, 1, held.len, stderr);
+	funlockfile(stderr);
 }
 
 void gt_status(const char *fmt, ...)
@@ -67,10 +102,12 @@ void gt_status(const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	gt_defuse(line);
+	flockfile(stderr);
 	clear_status();
 	fputs(line, stderr);
 	log_state.status_shown = line[0] != '\0';
 	fflush(stderr);
+	funlockfile(stderr);
 }
 
 int gt_fill_standard_fds(void)

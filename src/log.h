@@ -2,7 +2,8 @@
 /*
  * log.h - messages for the person at the terminal, on standard error, one line each.
  * An error is logged once, where it arises, naming what failed, on what, why and what to do.
- * Control characters in what is printed (names from a target, paths) are shown as '?'.
+ * Control characters in what is printed (names from a target, paths) are shown as '?'. Any thread
+ * may log.
  */
 #ifndef GT_LOG_H
 #define GT_LOG_H
@@ -17,6 +18,13 @@ void gt_log_setup(const char *program, enum gt_log_level max);
 enum gt_log_level gt_log_max(void);
 
 void gt_log(enum gt_log_level level, const char *fmt, ...) GT_PRINTF(2, 3);
+
+/*
+ * From here on, what this thread logs is kept back, until it is told whether it matters: of a
+ * process that nobody has named and that ends while it is looked at, it does not. Cut after 4 KiB.
+ */
+void gt_log_hold(void);
+void gt_log_release(int print);
 
 /*
  * Opens /dev/null where a standard descriptor is closed: a file of ours would get its number, and

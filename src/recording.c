@@ -4,11 +4,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/utsname.h>
 
 #include "clock.h"
+#include "describe.h"
 #include "log.h"
 #include "output.h"
+#include "rights.h"
 
 enum gt_status gt_status_of(int err)
 {
@@ -33,17 +34,22 @@ static enum gt_status worse(enum gt_status a, enum gt_status b)
 	return a > b ? a : b;
 }
 
-/* What CPython 3.13+ tells of its GILs; the same of all CPythons in the process. */
-static void read_gils(const struct gt_recording *r, struct gt_snapshot_gils *out)
+/* What CPython 3.13+ tells of its GILs; the same of all CPythons in the process. -errno: it was
+ * not let us know. */
+static int read_gils(const struct gt_recording *r, struct gt_snapshot_gils *out)
 {
+	int refused = 0;
 	uint32_t n_told = 0;
 
 	memset(out, 0, sizeof(*out));
 	for (uint32_t i = 0; i < r->py.n; i++) {
 		struct gt_snapshot_gils one;
 		const char *why = NULL;
+		int err = gt_snapshot_gils(&r->proc, r->py.python[i].runtime, &one, &why);
 
-		if (gt_snapshot_gils(&r->proc, r->py.python[i].runtime, &one, &why) || !one.told) {
+		if (err == -EPERM || err == -EACCES)
+			refused = err;
+		if (err || !one.told) {
 			if (why)
 				gt_debug("process %d: its GILs are not known beforehand: %s",
 					 r->proc.pid, why);
@@ -55,6 +61,16 @@ static void read_gils(const struct gt_recording *r, struct gt_snapshot_gils *out
 			out->gil[out->n++] = one.gil[k];
 	}
 	out->told = n_told == r->py.n;
+	return refused;
+}
+
+static void warn_refused(const struct gt_recording *r, int err)
+{
+	char why[GT_RIGHTS_TEXT];
+
+	gt_warn("process %d: what its threads were in at the start is not known: its memory cannot "
+		"be read: %s%s",
+		r->proc.pid, strerror(-err), gt_rights_why(GT_STEP_MEMORY, err, r->proc.pid, why));
 }
 
 static int is_enabled(const struct gt_snapshot_gils *gils)
@@ -75,7 +91,7 @@ static int check_mode(const struct gt_recording *r)
 
 	if (gt_pytarget_mode(&r->py) != GT_PROBE_FUNCTIONS)
 		return 0;
-	read_gils(r, &gils);
+	(void)read_gils(r, &gils);
 	if (!gils.free_threaded)
 		return 0;
 	gt_error("process %d runs a free-threaded CPython, in which function probes cannot tell "
@@ -84,130 +100,41 @@ static int check_mode(const struct gt_recording *r)
 	return -ENOEXEC;
 }
 
-int gt_recording_open(struct gt_recording *r, pid_t pid, struct gt_pycache *cache)
+struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cache,
+				       const struct gt_npus *npus, int *err)
 {
-	int err;
+	struct gt_recording *r = calloc(1, sizeof(*r));
 
-	memset(r, 0, sizeof(*r));
-	err = gt_proc_open(pid, &r->proc);
-	if (err)
-		return err;
-	err = gt_pytarget_find(cache, &r->proc, &r->py);
-	if (!err)
-		err = check_mode(r);
-	if (err) {
-		gt_proc_close(&r->proc);
-		return err;
+	if (!r) {
+		gt_error("out of memory");
+		gt_proc_close(p);
+		*err = -ENOMEM;
+		return NULL;
 	}
-	r->rank = gt_rank_of(&r->proc);
-	return 0;
+	r->proc = *p;
+	*err = gt_pytarget_find(cache, &r->proc, &r->py);
+	if (!*err)
+		*err = check_mode(r);
+	if (*err) {
+		gt_recording_close(r);
+		return NULL;
+	}
+	if (gt_about(&r->proc, &r->about))
+		memset(&r->about, 0, sizeof(r->about));
+	if (npus)
+		r->npus = *npus;
+	r->rank = gt_rank_of(&r->proc, r->about.cmdline, npus);
+	return r;
 }
 
 void gt_recording_close(struct gt_recording *r)
 {
+	if (!r)
+		return;
 	gt_proc_close(&r->proc);
 	free(r->first);
 	free(r->last);
-}
-
-/* ---- the head of the file ---- */
-
-static int write_process(const struct gt_recording *r, const struct gt_recorder *rec,
-			 struct gt_gilfile *f)
-{
-	char pid[16], ns_pid[16], ticks[24], rank[16], ring[16];
-	struct utsname host;
-
-	uname(&host);
-	snprintf(pid, sizeof(pid), "%d", r->proc.pid);
-	snprintf(ns_pid, sizeof(ns_pid), "%d", r->proc.ns_pid);
-	snprintf(ticks, sizeof(ticks), "%" PRIu64, r->proc.start_ticks);
-	snprintf(rank, sizeof(rank), "%" PRIu32, r->rank.rank);
-	snprintf(ring, sizeof(ring), "%" PRIu32, rec->ring_bytes);
-
-	const char *const meta[][2] = {
-		{"giltrace.version", GT_VERSION},
-		{"host.name", host.nodename},
-		{"host.kernel", host.release},
-		{"host.arch", host.machine},
-		{"process.pid", pid},
-		{"process.ns_pid", ns_pid},
-		{"process.start_ticks", ticks},
-		{"process.comm", r->proc.comm},
-		{"rank", rank},
-		{"rank.source", r->rank.source},
-		{"probe.mode", gt_probe_mode_name(gt_pytarget_mode(&r->py))},
-		{"probe.backend", gt_tracer_backend(rec->tracer)},
-		{"ring.bytes", ring},
-	};
-
-	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
-}
-
-/* Keys of the first CPython are "python.file", of the second "python.2.file", and so on. */
-static int write_python(const struct gt_python *py, uint32_t index, struct gt_gilfile *f)
-{
-	static const char *const verdicts[] = {
-		[GT_VERDICT_NONE] = "none",
-		[GT_VERDICT_AGREES] = "agrees",
-		[GT_VERDICT_DISAGREES] = "disagrees",
-	};
-	const struct gt_sites *s = py->sites;
-	char version[16], build_id[2 * GT_BUILDID_MAX + 1] = "", keys[6][40], number[16] = "";
-
-	snprintf(version, sizeof(version), "%u.%u", s->py_major, s->py_minor);
-	for (size_t i = 0; i < s->build_id_len; i++)
-		snprintf(build_id + 2 * i, 3, "%02x", s->build_id[i]);
-	if (index)
-		snprintf(number, sizeof(number), ".%" PRIu32, index + 1);
-	snprintf(keys[0], sizeof(keys[0]), "python%s.version", number);
-	snprintf(keys[1], sizeof(keys[1]), "python%s.file", number);
-	snprintf(keys[2], sizeof(keys[2]), "python%s.build_id", number);
-	snprintf(keys[3], sizeof(keys[3]), "symbols%s.verdict", number);
-	snprintf(keys[4], sizeof(keys[4]), "symbols%s.from", number);
-	snprintf(keys[5], sizeof(keys[5]), "symbols%s.disagreement", number);
-
-	const char *const meta[][2] = {
-		{keys[0], s->py_major ? version : NULL},
-		{keys[1], py->map.path},
-		{keys[2], build_id[0] ? build_id : NULL},
-		{keys[3], verdicts[s->verdict]},
-		{keys[4], s->symbols_from[0] ? s->symbols_from : NULL},
-		{keys[5], s->disagreement[0] ? s->disagreement : NULL},
-	};
-
-	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
-}
-
-static int write_sites(const struct gt_recording *r, struct gt_gilfile *f)
-{
-	gt_autofree struct gil_site *sites = calloc(256, sizeof(*sites));
-	struct gt_part parts[GT_PARTS_MAX];
-	size_t n_parts = gt_pytarget_parts(&r->py, parts), n = 0;
-
-	if (!sites)
-		return -ENOMEM;
-	for (size_t i = 0; i < n_parts; i++) {
-		for (uint32_t k = 0; k < parts[i].sites->n && n < 256; k++, n++) {
-			const struct gt_site *from = &parts[i].sites->site[k];
-
-			sites[n].offset = from->offset;
-			sites[n].kind = from->kind;
-			sites[n].flags = from->flags;
-			snprintf(sites[n].how, sizeof(sites[n].how), "%s", from->how);
-		}
-	}
-	return gt_gilfile_sites(f, sites, n);
-}
-
-static int write_head(const struct gt_recording *r, const struct gt_recorder *rec,
-		      struct gt_gilfile *f)
-{
-	int err = write_process(r, rec, f);
-
-	for (uint32_t i = 0; i < r->py.n && !err; i++)
-		err = write_python(&r->py.python[i], i, f);
-	return err ? err : write_sites(r, f);
+	free(r);
 }
 
 /* ---- start ---- */
@@ -225,18 +152,19 @@ static uint32_t count_noarg(const struct gt_pytarget *py)
 /* GILs that are told beforehand need no hit that proves them to be one. */
 static void know_gils(struct gt_recording *r, const struct gt_recorder *rec)
 {
-	uint64_t mono_ns = gt_mono_ns();
 	struct gt_snapshot_gils gils;
 
-	read_gils(r, &gils);
+	(void)read_gils(r, &gils);
 	for (uint32_t i = 0; i < gils.n; i++) {
 		/* Beside others, which of them is told at index 0 is not known. */
 		int index = count_noarg(&r->py)
 				    ? (gils.n == 1 && r->py.n == 1 ? 0 : -ENOSPC)
 				    : gt_tracer_know_gil(rec->tracer, r->slot, gils.gil[i].cond);
 
-		if (index >= 0)
-			gt_collect_gil(r->collector, (uint8_t)index, gils.gil[i].cond, mono_ns);
+		if (index < 0)
+			continue;
+		r->gil_known[index] = gils.gil[i].cond;
+		r->gil_known_set |= 1u << index;
 	}
 	if (!gils.free_threaded)
 		return;
@@ -271,21 +199,26 @@ static enum gt_status open_file(struct gt_recording *r, const struct gt_recorder
 	if (!err && !r->collector)
 		err = -ENOMEM;
 	if (!err)
-		err = write_head(r, rec, file);
+		err = gt_describe(r, rec, file);
 	if (!err)
 		return GT_OK;
 	gt_error("cannot write %s/%s: %s", rec->dir, r->file, strerror(-err));
 	return GT_NO_OUTPUT;
 }
 
-enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec)
+enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec,
+				  uint32_t ring_bytes)
 {
-	enum gt_status status = open_file(r, rec);
+	enum gt_status status;
 	struct gt_collect_stats none;
 
+	r->ring_bytes = ring_bytes;
+	r->no_names = rec->no_names;
+	status = open_file(r, rec);
+
 	if (!status) {
-		int slot = gt_tracer_add(rec->tracer, &r->proc, &r->py, gt_collect_record,
-					 r->collector);
+		int slot = gt_tracer_add(rec->tracer, &r->proc, &r->py, ring_bytes,
+					 gt_collect_record, r->collector);
 
 		if (slot >= 0) {
 			r->slot = (uint32_t)slot;
@@ -302,6 +235,26 @@ enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_record
 		unlinkat(rec->dir_fd, r->file, 0);
 	r->file[0] = '\0';
 	return status;
+}
+
+uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *rec, const char *late,
+			    uint64_t late_mono_ns)
+{
+	const char *const meta[][2] = {{"recording.late", late}};
+	uint64_t mono_ns;
+
+	r->late = late != NULL;
+	if (late)
+		(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
+	mono_ns = gt_mono_ns();
+	if (late)
+		gt_collect_late(r->collector, late_mono_ns < mono_ns ? late_mono_ns : mono_ns,
+				mono_ns);
+	for (uint8_t i = 0; i < GT_MAX_GILS; i++)
+		if (r->gil_known_set >> i & 1)
+			gt_collect_gil(r->collector, i, r->gil_known[i], mono_ns);
+	gt_tracer_gate(rec->tracer, r->slot, 1);
+	return mono_ns;
 }
 
 /* ---- on the way ---- */
@@ -321,12 +274,15 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 {
 	struct gt_snapshot_gils gils;
 	enum gt_status status;
+	int err;
 
 	if (gt_snapshot_threads(&r->proc, &r->first, &r->n_first)) {
 		r->first = NULL;
 		r->n_first = 0;
 	}
-	read_gils(r, &gils);
+	err = read_gils(r, &gils);
+	if (err)
+		warn_refused(r, err);
 	/* What has happened since the gate was opened tells more than the snapshot. */
 	status = gt_recording_drain(r, rec);
 	r->gils_first = gils;
@@ -345,10 +301,47 @@ static int is_silent(const struct gt_recording *r)
 	return !stats.events;
 }
 
-void gt_recording_second(struct gt_recording *r)
+/* What the interpreter calls its threads; asked for where there are threads that it may know. */
+static void read_names(struct gt_recording *r, int at_end, uint64_t mono_ns)
+{
+	const char *told = NULL;
+	struct gt_number named;
+	uint32_t n_named = 0;
+
+	if (r->no_names || (!at_end && !gt_collect_wants_names(r->collector)))
+		return;
+	for (uint32_t i = 0; i < r->py.n; i++) {
+		gt_autofree struct gt_pyname *names = NULL;
+		const char *why = NULL;
+		size_t n = 0;
+		int err = gt_pynames_read(&r->proc, &r->py.python[i], &names, &n, &why);
+
+		if (err) {
+			told = why;
+			n = 0;
+		}
+		if (err == -ENOTSUP && r->py.n == 1)
+			r->no_names = 1;
+		n_named += gt_collect_names(r->collector, names, n, mono_ns);
+	}
+	if (!at_end && !r->no_names)
+		return;
+	named = gt_number(1, n_named);
+
+	const char *const meta[][2] = {
+		{"python.threads_named", named.text},
+		{"python.threads_why", n_named ? NULL : told},
+	};
+
+	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
+}
+
+void gt_recording_second(struct gt_recording *r, uint64_t mono_ns)
 {
 	struct gt_snapshot_thread *now;
 	size_t n;
+
+	read_names(r, 0, mono_ns);
 
 	/* Only where nothing is recorded does it matter whether there was anything to record. */
 	if (!is_silent(r) || gt_snapshot_threads(&r->proc, &now, &n))
@@ -368,7 +361,7 @@ static int has_not_switched(const struct gt_recording *r, int *is_kept)
 {
 	struct gt_snapshot_gils now;
 
-	read_gils(r, &now);
+	(void)read_gils(r, &now);
 	*is_kept = 1;
 	if (!now.told || !r->gils_first.told || now.n != r->gils_first.n)
 		return 0;
@@ -419,7 +412,7 @@ static void write_gil_at_end(struct gt_recording *r)
 {
 	struct gt_snapshot_gils gils;
 
-	read_gils(r, &gils);
+	(void)read_gils(r, &gils);
 	if (!gils.told || !gils.free_threaded)
 		return;
 
@@ -445,6 +438,25 @@ static const char *advice(const struct gt_recording *r)
 		       "compare with --probe=libc, and please report it with the output of "
 		       "--dry-run";
 	return "compare with --probe=libc, and please report it with the output of --dry-run";
+}
+
+/* What is only known at the end. */
+static void write_last(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	const uint32_t host_pid = gt_tracer_host_pid(rec->tracer, r->slot);
+	const struct gt_number host =
+		gt_number(host_pid && host_pid != (uint32_t)r->proc.pid, host_pid);
+	char title[GT_CMDLINE_MAX] = "";
+
+	if (gt_about_cmdline(&r->proc, title, sizeof(title)) || !strcmp(title, r->about.cmdline))
+		title[0] = '\0';
+
+	const char *const meta[][2] = {
+		{"process.host_pid", gt_or_null(host.text)},
+		{"process.title", gt_or_null(title)},
+	};
+
+	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
 }
 
 static enum gt_status judge(const struct gt_recording *r, const struct gt_recorder *rec)
@@ -487,9 +499,11 @@ enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recor
 	r->foreign = gt_tracer_foreign(rec->tracer, r->slot);
 	r->gils = gt_tracer_gils(rec->tracer, r->slot);
 	if (alive) {
-		gt_recording_second(r);
+		gt_recording_second(r, stop_mono_ns);
+		read_names(r, 1, stop_mono_ns);
 		write_gil_at_end(r);
 	}
+	write_last(r, rec);
 	if (is_silent(r) && !lost)
 		status = worse(status, explain_silence(r));
 	err = gt_collect_finish(r->collector, reason, stop_mono_ns, lost, gap_begin_ns, &r->stats);

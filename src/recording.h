@@ -7,7 +7,9 @@
 #ifndef GT_RECORDING_H
 #define GT_RECORDING_H
 
+#include "about.h"
 #include "collect.h"
+#include "npu.h"
 #include "pytarget.h"
 #include "rank.h"
 #include "tracer.h"
@@ -34,6 +36,8 @@ struct gt_recording {
 	struct gt_proc proc;
 	struct gt_pytarget py;
 	struct gt_rank rank;
+	struct gt_about about;
+	struct gt_npus npus;         /* not bound where it was not asked for */
 	char file[GT_FILE_NAME_MAX]; /* in the output folder; empty: none was made */
 	enum gil_end_reason end;     /* 0: not recorded */
 	struct gt_collect_stats stats;
@@ -41,9 +45,16 @@ struct gt_recording {
 	uint32_t gils;        /* that were told apart */
 	uint8_t without_gil;  /* free-threaded, its GIL off all the time, as far as is known */
 	uint8_t silence_told; /* that nothing was recorded has been explained */
+	uint8_t late;         /* it came while others were recorded */
+	uint8_t unnamed; /* nobody has named it: that it ends before it is recorded is no news */
 	/* private */
-	struct gt_collector *collector;     /* NULL: not being recorded (any more) */
+	struct gt_collector *collector; /* NULL: not being recorded (any more) */
+	uint32_t ring_bytes;
+	uint8_t no_names; /* its interpreter does not tell, or nobody wants to know */
 	struct gt_snapshot_gils gils_first; /* at the start */
+	/* Those that were known before the gate was opened, by index: addresses of cond. */
+	uint64_t gil_known[GT_MAX_GILS];
+	uint32_t gil_known_set; /* bit i: gil_known[i] is told */
 	uint32_t slot;
 	/* What its threads had run at the start, and later. */
 	struct gt_snapshot_thread *first, *last;
@@ -55,18 +66,32 @@ struct gt_recorder {
 	struct gt_tracer *tracer;
 	int dir_fd;
 	const char *dir; /* its name, for messages */
-	uint32_t ring_bytes;
+	uint8_t no_names;
 };
 
-/* Opens the process and finds its sites. -errno, logged: *r holds nothing then. */
-int gt_recording_open(struct gt_recording *r, pid_t pid, struct gt_pycache *cache);
+/*
+ * Finds the sites of a process, which is taken over, also on failure. npus: what it is bound to, or
+ * NULL. NULL: it cannot be traced, logged; *err is set.
+ */
+struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cache,
+				       const struct gt_npus *npus, int *err);
+
+/* Frees it. */
 void gt_recording_close(struct gt_recording *r);
 
 /*
  * Makes the file (first, so that a folder that cannot be written is known before the process is
  * touched) and attaches; the gate stays shut. GT_OK, or why not, logged: no file is left behind.
  */
-enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec);
+enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec,
+				  uint32_t ring_bytes);
+
+/*
+ * Opens the gate, and returns when: all from then on is recorded. late: why that is later than it
+ * should be, such as "forked"; events from late_mono_ns on are missing then. NULL: it is not.
+ */
+uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *rec, const char *late,
+			    uint64_t late_mono_ns);
 
 /*
  * Right after the gate was opened: looks what the process is in the middle of. start_mono_ns: from
@@ -78,8 +103,8 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 /* Reads what is in the ring. */
 enum gt_status gt_recording_drain(struct gt_recording *r, const struct gt_recorder *rec);
 
-/* About every second. */
-void gt_recording_second(struct gt_recording *r);
+/* About every second; what is found out is put down for mono_ns. */
+void gt_recording_second(struct gt_recording *r, uint64_t mono_ns);
 
 /*
  * Once no hit is under way any more: reads the rest of the ring, ends the file, and looks whether

@@ -105,25 +105,27 @@ void gt_report_target(const struct gt_recording *r)
 	print_sites(r->py.libc);
 }
 
-void gt_report_result(const struct gt_recording *r, const char *dir)
+void gt_report_result(const struct gt_recording *r, const char *dir, FILE *out)
 {
 	const struct gt_collect_stats *st = &r->stats;
 
 	if (!r->end)
 		return;
-	printf("%s/%s: %" PRIu64 " events, %" PRIu64 " lost, %" PRIu32 " threads, %" PRIu64
-	       " KiB\n",
-	       dir, r->file, st->events, st->lost + st->unwritten, st->threads,
-	       (st->bytes + 1023) / 1024);
-	fflush(stdout);
+	fprintf(out,
+		"%s/%s: %" PRIu64 " events, %" PRIu64 " lost, %" PRIu32 " threads, %" PRIu64
+		" KiB\n",
+		dir, r->file, st->events, st->lost + st->unwritten, st->threads,
+		(st->bytes + 1023) / 1024);
+	fflush(out);
 	if (r->end == GIL_END_TARGET_EXIT)
-		gt_info("process %d has ended", r->proc.pid);
+		gt_log(r->late ? GT_LOG_DEBUG : GT_LOG_INFO, "process %d has ended", r->proc.pid);
 	if (st->lost)
 		gt_warn("process %d: the ring was full, %" PRIu64
 			" events are lost; a larger --ring-size helps",
 			r->proc.pid, st->lost);
-	if (!st->events && !st->lost && !st->unwritten && r->end != GIL_END_ERROR &&
-	    !r->without_gil && !r->silence_told)
+	/* Children that soon end are many, and nobody has named them. */
+	if (!(r->late && r->end == GIL_END_TARGET_EXIT) && !st->events && !st->lost &&
+	    !st->unwritten && r->end != GIL_END_ERROR && !r->without_gil && !r->silence_told)
 		gt_warn("process %d: the GIL did not change hands while it was recorded: its "
 			"threads slept, or a single busy one kept it",
 			r->proc.pid);

@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <fcntl.h>
+
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -13,154 +14,91 @@
 #define TICK_NS   100000000ull  /* how often rings below the wake-up threshold are read */
 #define SECOND_NS 1000000000ull /* clock samples; also the age at which a block is sealed */
 
-/* What an epoll event is about; a target's exit carries EXIT_OF + its index. */
-enum { EV_STOP, EV_TICK, EV_DEADLINE, EV_RINGS, EV_EXIT_OF };
+/* What an epoll event is about; a target's exit carries EV_EXIT_OF + its place. */
+enum { EV_STOP, EV_TICK, EV_DEADLINE, EV_RINGS, EV_FOUND, EV_COMMAND, EV_EXIT_OF };
 
 struct gt_session {
 	const struct gt_session_opts *opts;
-	struct gt_pycache *cache;
-	struct gt_recorder recorder;
-	struct gt_recording *targets;
-	size_t n;
-	size_t n_open; /* targets that are still being recorded */
-	enum gt_status status;
+	struct gt_finder *finder;
+	struct gt_targets targets;
+	struct gt_command *command;
+	int command_status;
+	uint8_t command_runs;
+	uint8_t stopping; /* nothing new is taken in */
+	uint8_t follows;
 	int epoll_fd, tick_fd, deadline_fd;
 	uint64_t start_mono_ns, last_clock_mono_ns;
 	uint64_t shown_mono_ns, shown_events; /* by the last status line */
 };
 
-static void worsen(struct gt_session *s, enum gt_status status)
+static int wants_all(const struct gt_session *s)
 {
-	if (status > s->status)
-		s->status = status;
+	return s->opts->find.all_npu || s->opts->find.all_python;
 }
 
-static int is_target(const struct gt_session *s, pid_t pid)
+/* Can targets come after the start? */
+static int is_open_ended(const struct gt_session *s)
 {
-	for (size_t i = 0; i < s->n; i++)
-		if (s->targets[i].proc.pid == pid)
-			return 1;
-	return 0;
+	return wants_all(s) || s->opts->follow || s->opts->command.argv;
+}
+
+static void on_ended(void *session, struct gt_recording *r)
+{
+	const struct gt_session *s = session;
+
+	/* A child that we have forked meanwhile may keep the descriptor open for a while. */
+	if (s->epoll_fd >= 0)
+		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, r->proc.pidfd, NULL);
+	if (s->opts->ended)
+		s->opts->ended(s->opts->ctx, r);
 }
 
 int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 {
 	struct gt_session *s = calloc(1, sizeof(*s));
-	int err = -ENOMEM;
+	struct gt_found found;
+	int err;
 
 	if (!s) {
 		gt_error("out of memory");
 		return -ENOMEM;
 	}
 	s->opts = opts;
-	s->recorder = (struct gt_recorder){
-		.dir_fd = -1, .dir = opts->output_dir, .ring_bytes = opts->tracer.ring_bytes};
+	s->targets = (struct gt_targets){
+		.recorder = {.dir_fd = -1, .dir = opts->output_dir, .no_names = opts->no_names},
+		.ring_bytes = opts->ring_bytes,
+		.ring_memory = opts->ring_memory,
+		.open_ended = is_open_ended(s),
+		.ended = on_ended,
+		.ctx = s,
+	};
 	s->epoll_fd = s->tick_fd = s->deadline_fd = -1;
+	s->command_status = -1;
 	*out = s;
-	s->targets = calloc(opts->n_pids, sizeof(*s->targets));
-	s->cache = gt_pycache_new(opts->probe_mode, opts->deep ? GT_SYMRES_DEEP : 0);
-	if (s->targets && s->cache) {
-		err = 0;
-		for (size_t i = 0; i < opts->n_pids; i++) {
-			int ret;
-
-			if (is_target(s, opts->pids[i]))
-				continue;
-			ret = gt_recording_open(&s->targets[s->n], opts->pids[i], s->cache);
-			if (ret) {
-				worsen(s, gt_status_of(ret));
-				err = ret;
-			} else {
-				s->n++;
-			}
-		}
-	} else {
-		gt_error("out of memory");
-		worsen(s, GT_FAILED);
+	err = gt_finder_open(&opts->find, &s->finder);
+	if (err) {
+		gt_targets_worsen(&s->targets, GT_FAILED);
+		return err;
 	}
-	return s->n ? 0 : err;
+	gt_targets_worsen(&s->targets, gt_finder_first(s->finder));
+	while (gt_finder_take(s->finder, &found))
+		(void)gt_targets_put(&s->targets, found.recording);
+	if (s->targets.n || opts->command.argv || (wants_all(s) && !s->targets.status))
+		return 0;
+	return -ESRCH;
 }
 
-/* While probes are removed, which may take seconds: the other files must not fall behind. */
-static void keep_collecting(void *session)
+/* Nothing is taken in any more, and the command, if it still runs, goes on by itself. */
+static void stop(struct gt_session *s, enum gil_end_reason reason)
 {
-	struct gt_session *s = session;
-	uint64_t mono_ns = gt_mono_ns();
-
-	for (size_t i = 0; i < s->n; i++) {
-		if (!s->targets[i].collector)
-			continue;
-		worsen(s, gt_recording_drain(&s->targets[i], &s->recorder));
-		/* A failed write is remembered, and asked for at the next tick or at the end. */
-		(void)gt_collect_tick(s->targets[i].collector, mono_ns);
-	}
+	s->stopping = 1;
+	gt_finder_stop(s->finder);
+	if (s->command)
+		gt_command_continue(s->command, 1);
+	gt_targets_finish_all(&s->targets, reason);
 }
 
-static void detach(struct gt_session *s, struct gt_recording *const *which, size_t n)
-{
-	gt_autofree uint32_t *slots = calloc(n, sizeof(*slots));
-
-	for (size_t i = 0; i < n; i++) {
-		if (slots)
-			slots[i] = which[i]->slot;
-		else
-			gt_tracer_detach(s->recorder.tracer, &which[i]->slot, 1, keep_collecting,
-					 s);
-	}
-	if (slots)
-		gt_tracer_detach(s->recorder.tracer, slots, n, keep_collecting, s);
-}
-
-/*
- * Ends the recording of n > 0 targets at once: gates, files, probes. The files come first because
- * the removal of probes may take seconds.
- */
-static void finish(struct gt_session *s, struct gt_recording *const *which, size_t n,
-		   enum gil_end_reason reason)
-{
-	struct gil_clock stop;
-
-	for (size_t i = 0; i < n; i++)
-		gt_tracer_gate(s->recorder.tracer, which[i]->slot, 0);
-	gt_clock_sample(&stop);
-	for (size_t i = 0; i < n; i++)
-		(void)gt_collect_clock(which[i]->collector, &stop);
-	if (gt_tracer_settle(s->recorder.tracer, which[0]->slot))
-		detach(s, which, n);
-	for (size_t i = 0; i < n; i++) {
-		worsen(s, gt_recording_finish(which[i], &s->recorder, reason, stop.mono_ns));
-		s->n_open--;
-	}
-	gt_status("removing probes from %zu process%s", n, n == 1 ? "" : "es");
-	detach(s, which, n);
-	for (size_t i = 0; i < n; i++)
-		gt_tracer_drop(s->recorder.tracer, which[i]->slot);
-}
-
-static void finish_one(struct gt_session *s, struct gt_recording *t, enum gil_end_reason reason)
-{
-	finish(s, &t, 1, reason);
-}
-
-static void finish_all(struct gt_session *s, enum gil_end_reason reason)
-{
-	gt_autofree struct gt_recording **open =
-		calloc(s->n_open ? s->n_open : 1, sizeof(struct gt_recording *));
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->n; i++) {
-		struct gt_recording *t = &s->targets[i];
-
-		if (!t->collector)
-			continue;
-		if (open)
-			open[n++] = t;
-		else
-			finish_one(s, t, reason);
-	}
-	if (n)
-		finish(s, open, n, reason);
-}
+/* ---- the loop's descriptors ---- */
 
 static int watch(struct gt_session *s, int fd, uint64_t what)
 {
@@ -195,42 +133,222 @@ static int prepare_loop(struct gt_session *s)
 	if (!err)
 		err = watch(s, s->opts->stop_fd, EV_STOP);
 	if (!err)
-		err = watch(s, gt_tracer_epoll_fd(s->recorder.tracer), EV_RINGS);
-	for (size_t i = 0; i < s->n && !err; i++)
-		if (s->targets[i].collector)
-			err = watch(s, s->targets[i].proc.pidfd, EV_EXIT_OF + i);
+		err = watch(s, gt_tracer_epoll_fd(s->targets.recorder.tracer), EV_RINGS);
+	if (!err)
+		err = watch(s, gt_finder_fd(s->finder), EV_FOUND);
 	return err;
 }
 
+/* ---- those that come later ---- */
+
+static void follow(struct gt_session *s, pid_t pid)
+{
+	if (!s->follows)
+		return;
+	gt_tracer_follow(s->targets.recorder.tracer, pid);
+	gt_finder_follow(s->finder, pid);
+}
+
+/* Where the kernel cannot watch it (there is no memory), the tick notices its end. */
+static void watch_end_of(struct gt_session *s, size_t place)
+{
+	int err = watch(s, s->targets.list[place]->proc.pidfd, EV_EXIT_OF + place);
+
+	if (err)
+		gt_warn("process %d: its end will be noticed late: %s",
+			s->targets.list[place]->proc.pid, strerror(-err));
+}
+
+/* It has executed another program. */
+static void look_again(struct gt_session *s, pid_t pid)
+{
+	if (s->follows || wants_all(s))
+		gt_finder_look(s->finder, pid, "executed", gt_mono_ns(),
+			       s->follows ? GT_LOOK_ON : GT_LOOK_SHORT);
+}
+
+/* A late comer; or what was held, which has done nothing yet. */
+static void arrive(struct gt_session *s, const struct gt_found *found)
+{
+	const struct gt_recorder *recorder = &s->targets.recorder;
+	struct gt_recording *r = found->recording;
+	enum gt_status status;
+	struct gil_clock now;
+	uint64_t begin_ns;
+	ssize_t place;
+
+	if (gt_targets_of(&s->targets, r->proc.pid)) { /* found in two ways */
+		gt_recording_close(r);
+		return;
+	}
+	place = gt_targets_put(&s->targets, r);
+	if (place < 0)
+		return;
+	status = gt_targets_start(&s->targets, r);
+	if (status) {
+		if (status != GT_NO_TARGET)
+			gt_targets_worsen(&s->targets, status);
+		else if (!gt_proc_ended(&r->proc))
+			look_again(s, found->pid);
+		gt_targets_let_go(&s->targets, r);
+		return;
+	}
+	follow(s, found->pid);
+	watch_end_of(s, (size_t)place);
+	gt_clock_sample(&now);
+	(void)gt_collect_clock(r->collector, &now);
+	begin_ns = gt_recording_begin(r, recorder, found->held ? NULL : found->how,
+				      found->born_mono_ns > s->start_mono_ns ? found->born_mono_ns
+									     : s->start_mono_ns);
+	gt_targets_worsen(&s->targets, gt_recording_look(r, recorder, begin_ns));
+	gt_debug("process %d: recorded from now on (%s)", found->pid, found->how);
+}
+
+static void take_found(struct gt_session *s)
+{
+	struct gt_found found;
+
+	while (gt_finder_take(s->finder, &found)) {
+		int python = found.recording != NULL;
+
+		if (python)
+			arrive(s, &found);
+		if (found.held && s->command)
+			gt_command_continue(s->command, python);
+	}
+}
+
+/* ---- news ---- */
+
+static void on_news(void *session, const struct gt_news *news)
+{
+	struct gt_session *s = session;
+	struct gt_recording *t = gt_targets_of(&s->targets, (pid_t)news->pid);
+
+	if (s->stopping)
+		return;
+	if (news->kind == GT_NEWS_BORN) {
+		gt_finder_look(s->finder, (pid_t)news->pid, "forked", news->ts_ns, GT_LOOK_ON);
+		return;
+	}
+	/* At its entry point it is looked at before it runs. */
+	if (s->command_runs && gt_command_pid(s->command) == (pid_t)news->pid && !t)
+		return;
+	if (t && t->collector)
+		gt_targets_finish(&s->targets, &t, 1, GIL_END_EXEC);
+	gt_finder_look(s->finder, (pid_t)news->pid, "executed", news->ts_ns,
+		       s->follows && (t || !wants_all(s)) ? GT_LOOK_ON : GT_LOOK_SHORT);
+}
+
+static void read_rings(struct gt_session *s)
+{
+	uint32_t slots[64];
+	size_t n = gt_tracer_ready(s->targets.recorder.tracer, slots, GT_ARRAY_SIZE(slots));
+
+	for (size_t i = 0; i < n; i++) {
+		struct gt_recording *r = gt_targets_at(&s->targets, slots[i]);
+
+		if (slots[i] == GT_TRACER_NEWS)
+			(void)gt_tracer_news(s->targets.recorder.tracer, on_news, s);
+		else if (r)
+			gt_targets_worsen(&s->targets, gt_recording_drain(r, &s->targets.recorder));
+	}
+}
+
+static void read_command(struct gt_session *s)
+{
+	switch (gt_command_news(s->command)) {
+	case GT_COMMAND_AT_ENTRY:
+		if (s->stopping)
+			gt_command_continue(s->command, 1);
+		else
+			gt_finder_look(s->finder, gt_command_pid(s->command), "started",
+				       gt_mono_ns(), GT_LOOK_HELD);
+		break;
+	case GT_COMMAND_UNHELD:
+		gt_finder_look(s->finder, gt_command_pid(s->command), "executed", gt_mono_ns(),
+			       GT_LOOK_ON);
+		break;
+	case GT_COMMAND_ENDED:
+		s->command_status = gt_command_status(s->command);
+		s->command_runs = 0;
+		break;
+	default:
+		break;
+	}
+}
+
+static void read_signal(struct gt_session *s)
+{
+	struct signalfd_siginfo info;
+
+	if (read(s->opts->stop_fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (s->command_runs)
+		gt_command_signal(s->command, &info);
+	else
+		stop(s, GIL_END_STOPPED);
+}
+
+/* ---- the loop ---- */
+
 static void show_status(struct gt_session *s, uint64_t mono_ns)
 {
-	uint64_t events = 0, lost = 0, since_ns = mono_ns - s->shown_mono_ns;
+	uint64_t events = s->targets.ended_events, lost = s->targets.ended_lost;
+	uint64_t since_ns = mono_ns - s->shown_mono_ns;
 	uint64_t tenths = (mono_ns - s->start_mono_ns) / (SECOND_NS / 10);
 	uint64_t all = s->opts->duration_ns / (SECOND_NS / 10);
-	char end[40] = "";
+	char end[40] = "", processes[40] = "";
 
-	for (size_t i = 0; i < s->n; i++) {
-		struct gt_recording *t = &s->targets[i];
-		struct gt_collect_stats stats = t->stats;
+	for (size_t i = 0; i < s->targets.n; i++) {
+		const struct gt_recording *t = s->targets.list[i];
+		struct gt_collect_stats stats;
 		uint64_t gap_begin_ns;
 
-		if (t->collector)
-			gt_collect_stats(t->collector,
-					 gt_tracer_lost(s->recorder.tracer, t->slot, &gap_begin_ns),
-					 &stats);
+		if (!t || !t->collector)
+			continue;
+		gt_collect_stats(t->collector,
+				 gt_tracer_lost(s->targets.recorder.tracer, t->slot, &gap_begin_ns),
+				 &stats);
 		events += stats.events;
 		lost += stats.lost + stats.unwritten;
 	}
 	if (all)
 		snprintf(end, sizeof(end), " of %llu.%llu", (unsigned long long)all / 10,
 			 (unsigned long long)all % 10);
-	gt_status("%llu.%llu%s s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
-		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10, end,
+	if (is_open_ended(s))
+		snprintf(processes, sizeof(processes), "  %zu processes", s->targets.n_open);
+	gt_status("%llu.%llu%s s%s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
+		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10, end, processes,
 		  (unsigned long long)((events - s->shown_events) * 1000 /
 				       (since_ns / 1000000 ? since_ns / 1000000 : 1)),
 		  (unsigned long long)events, (unsigned long long)lost);
 	s->shown_events = events;
 	s->shown_mono_ns = mono_ns;
+}
+
+static void tick_one(struct gt_session *s, struct gt_recording *t, uint64_t mono_ns,
+		     const struct gil_clock *second)
+{
+	gt_targets_worsen(&s->targets, gt_recording_drain(t, &s->targets.recorder));
+	if (second) {
+		(void)gt_collect_clock(t->collector, second);
+		gt_recording_second(t, second->mono_ns);
+	}
+	if (gt_collect_tick(t->collector, mono_ns)) {
+		gt_targets_finish(&s->targets, &t, 1, GIL_END_ERROR);
+	} else if (gt_proc_executed(&t->proc)) {
+		pid_t pid = t->proc.pid;
+
+		if (!s->follows)
+			gt_warn("process %d has executed another program; its recording ends here",
+				pid);
+		gt_targets_finish(&s->targets, &t, 1, GIL_END_EXEC);
+		/* Nobody has told, or it will be told after this. */
+		look_again(s, pid);
+	} else if (second && gt_proc_ended(&t->proc)) {
+		gt_targets_finish(&s->targets, &t, 1, GIL_END_TARGET_EXIT);
+	}
 }
 
 static void tick(struct gt_session *s)
@@ -242,175 +360,282 @@ static void tick(struct gt_session *s)
 	(void)!read(s->tick_fd, &expirations, sizeof(expirations));
 	if (sample)
 		gt_clock_sample(&now);
-	for (size_t i = 0; i < s->n; i++) {
-		struct gt_recording *t = &s->targets[i];
-
-		if (!t->collector)
-			continue;
-		worsen(s, gt_recording_drain(t, &s->recorder));
-		if (sample) {
-			(void)gt_collect_clock(t->collector, &now);
-			gt_recording_second(t);
-		}
-		if (gt_collect_tick(t->collector, mono_ns)) {
-			finish_one(s, t, GIL_END_ERROR);
-		} else if (gt_proc_executed(&t->proc)) {
-			gt_warn("process %d has executed another program; its recording ends here",
-				t->proc.pid);
-			finish_one(s, t, GIL_END_EXEC);
-		}
-	}
+	for (size_t i = 0; i < s->targets.n; i++)
+		if (s->targets.list[i] && s->targets.list[i]->collector)
+			tick_one(s, s->targets.list[i], mono_ns, sample ? &now : NULL);
 	if (sample)
 		s->last_clock_mono_ns = mono_ns;
-	if (mono_ns - s->shown_mono_ns >= SECOND_NS / 2)
+	if (mono_ns - s->shown_mono_ns >= SECOND_NS / 2 && !s->stopping)
 		show_status(s, mono_ns);
 }
 
-static void read_rings(struct gt_session *s)
+/* May anything still come? */
+static int expects_more(struct gt_session *s)
 {
-	struct epoll_event ready[32];
-	int n = epoll_wait(gt_tracer_epoll_fd(s->recorder.tracer), ready, GT_ARRAY_SIZE(ready), 0);
+	if (s->command_runs)
+		return 1;
+	if (s->stopping || !is_open_ended(s))
+		return 0;
+	(void)gt_tracer_news(s->targets.recorder.tracer, on_news, s);
+	return wants_all(s) || gt_finder_pending(s->finder);
+}
 
-	for (int i = 0; i < n; i++)
-		for (size_t k = 0; k < s->n; k++)
-			if (s->targets[k].collector && s->targets[k].slot == ready[i].data.u32)
-				worsen(s, gt_recording_drain(&s->targets[k], &s->recorder));
+/* Those whose pidfd says so, together. */
+static void finish_ended(struct gt_session *s, const uint64_t *places, size_t n)
+{
+	struct gt_recording *ended[64];
+	size_t n_ended = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct gt_recording *t = s->targets.list[places[i]];
+
+		/* Its place may be another's by now. */
+		if (t && t->collector && gt_proc_ended(&t->proc))
+			ended[n_ended++] = t;
+	}
+	if (n_ended)
+		gt_targets_finish(&s->targets, ended, n_ended, GIL_END_TARGET_EXIT);
 }
 
 /* Runs until nothing is left to record. */
 static int loop(struct gt_session *s)
 {
-	while (s->n_open) {
+	while (s->targets.n_open || expects_more(s)) {
 		struct epoll_event ready[64];
-		struct gt_recording *ended[GT_ARRAY_SIZE(ready)];
-		size_t n_ended = 0, n_left = 0;
+		uint64_t places[GT_ARRAY_SIZE(ready)];
+		size_t n_places = 0;
 		int n = epoll_wait(s->epoll_fd, ready, GT_ARRAY_SIZE(ready), -1);
 
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		for (int i = 0; i < n; i++) {
-			uint64_t what = ready[i].data.u64;
-
-			if (what == EV_TICK) {
+			switch (ready[i].data.u64) {
+			case EV_TICK:
 				tick(s);
-			} else if (what == EV_RINGS) {
+				break;
+			case EV_RINGS:
 				read_rings(s);
-			} else if (what == EV_STOP) {
-				finish_all(s, GIL_END_STOPPED);
-			} else if (what == EV_DEADLINE) {
-				finish_all(s, GIL_END_DURATION);
-			} else {
-				struct gt_recording *t = &s->targets[what - EV_EXIT_OF];
-
-				epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, t->proc.pidfd, NULL);
-				ended[n_ended++] = t;
+				break;
+			case EV_FOUND:
+				take_found(s);
+				break;
+			case EV_COMMAND:
+				read_command(s);
+				break;
+			case EV_STOP:
+				read_signal(s);
+				break;
+			case EV_DEADLINE:
+				epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->deadline_fd, NULL);
+				stop(s, GIL_END_DURATION);
+				break;
+			default:
+				places[n_places++] = ready[i].data.u64 - EV_EXIT_OF;
 			}
 		}
-		/* Together: each removal of probes waits for a grace period. */
-		for (size_t i = 0; i < n_ended; i++)
-			if (ended[i]->collector)
-				ended[n_left++] = ended[i];
-		if (n_left)
-			finish(s, ended, n_left, GIL_END_TARGET_EXIT);
+		finish_ended(s, places, n_places);
 	}
 	return 0;
+}
+
+/* ---- the whole ---- */
+
+static int open_tracer(struct gt_session *s)
+{
+	struct gt_tracer_opts opts = s->opts->tracer;
+	int err;
+
+	err = gt_targets_reserve(&s->targets, is_open_ended(s) ? GT_SESSION_TARGETS : 1);
+	if (err)
+		return err;
+	opts.max_targets = (uint32_t)(is_open_ended(s) ? s->targets.room : s->targets.n);
+	s->follows = s->opts->follow || s->opts->find.all_python;
+	opts.follow = s->follows && s->opts->follow != GT_FOLLOW_PROC;
+	opts.all_execs = s->opts->find.all_python && s->opts->follow != GT_FOLLOW_PROC;
+	err = gt_tracer_open(&opts, &s->targets.recorder.tracer);
+	if (!err && s->opts->follow == GT_FOLLOW_BPF &&
+	    !gt_tracer_has_news(s->targets.recorder.tracer)) {
+		gt_error("--follow=bpf: this kernel does not load the programs that follow "
+			 "processes (is there a /sys/kernel/btf/vmlinux?); -v tells why, "
+			 "--follow=proc works without");
+		err = -ENOTSUP;
+	}
+	return err;
 }
 
 /* Attaches to all, then opens all gates: no target is recorded alone while others wait. */
 static int start_all(struct gt_session *s)
 {
-	s->recorder.dir_fd = gt_output_dir(s->opts->output_dir);
-	if (s->recorder.dir_fd < 0) {
-		worsen(s, GT_NO_OUTPUT);
-		return s->recorder.dir_fd;
-	}
-	for (size_t i = 0; i < s->n; i++) {
-		enum gt_status status = gt_recording_start(&s->targets[i], &s->recorder);
+	struct gt_recorder *recorder = &s->targets.recorder;
 
-		worsen(s, status);
-		if (!status)
-			s->n_open++;
+	recorder->dir_fd = gt_output_dir(s->opts->output_dir);
+	if (recorder->dir_fd < 0) {
+		gt_targets_worsen(&s->targets, GT_NO_OUTPUT);
+		return recorder->dir_fd;
 	}
-	return s->n_open ? 0 : -ESRCH;
+	gt_targets_start_all(&s->targets);
+	return s->targets.n_open || is_open_ended(s) ? 0 : -ESRCH;
+}
+
+static void follow_one(void *session, pid_t pid)
+{
+	struct gt_session *s = session;
+
+	gt_tracer_follow(s->targets.recorder.tracer, pid);
+}
+
+static int start_finder(struct gt_session *s)
+{
+	if (s->follows)
+		gt_finder_followed(s->finder, follow_one, s);
+	return gt_finder_start(s->finder,
+			       s->follows && !gt_tracer_has_news(s->targets.recorder.tracer));
+}
+
+static int start_command(struct gt_session *s)
+{
+	int err;
+
+	if (!s->opts->command.argv)
+		return 0;
+	err = gt_command_start(&s->opts->command, &s->command);
+	if (err) {
+		/* As a shell says it. */
+		s->command_status = err == -ENOENT                      ? 127
+				    : err == -EACCES || err == -ENOEXEC ? 126
+									: -1;
+		gt_targets_worsen(&s->targets, GT_FAILED);
+		return err;
+	}
+	s->command_runs = 1;
+	follow(s, gt_command_pid(s->command));
+	return watch(s, gt_command_fd(s->command), EV_COMMAND);
+}
+
+/* From the opened gates on. */
+static int begin(struct gt_session *s)
+{
+	struct gil_clock start;
+	int err = 0;
+
+	gt_clock_sample(&start);
+	for (size_t i = 0; i < s->targets.n; i++)
+		if (s->targets.list[i])
+			(void)gt_collect_clock(s->targets.list[i]->collector, &start);
+	s->start_mono_ns = s->last_clock_mono_ns = s->shown_mono_ns = start.mono_ns;
+	if (s->opts->duration_ns) {
+		err = timer(&s->deadline_fd, s->opts->duration_ns, 0);
+		if (!err)
+			err = watch(s, s->deadline_fd, EV_DEADLINE);
+	}
+	for (size_t i = 0; i < s->targets.n && !err; i++)
+		if (s->targets.list[i])
+			(void)gt_recording_begin(s->targets.list[i], &s->targets.recorder, NULL, 0);
+	for (size_t i = 0; i < s->targets.n && !err; i++) {
+		if (!s->targets.list[i])
+			continue;
+		/* A look takes some milliseconds, and rings fill meanwhile. */
+		gt_targets_collect(&s->targets);
+		gt_targets_worsen(
+			&s->targets,
+			gt_recording_look(s->targets.list[i], &s->targets.recorder, start.mono_ns));
+		watch_end_of(s, i);
+	}
+	return err;
+}
+
+static void say_what_begins(const struct gt_session *s)
+{
+	const char *by = gt_tracer_backend(s->targets.recorder.tracer);
+	const char *end = s->opts->duration_ns || s->command_runs ? "" : "; Ctrl-C stops";
+	size_t n = s->targets.n_open;
+
+	if (s->command_runs && !n)
+		gt_info("recording the command by %s%s", by, end);
+	else
+		gt_info("recording %zu process%s%s by %s%s", n, n == 1 ? "" : "es",
+			s->command_runs    ? ", and the command,"
+			: is_open_ended(s) ? ", and those that come,"
+					   : "",
+			by, end);
+	if (s->opts->ready_fd >= 0 && write(s->opts->ready_fd, "\n", 1) != 1)
+		gt_warn("nobody reads the ready descriptor: %s", strerror(errno));
+}
+
+static void say_what_was_missed(const struct gt_session *s)
+{
+	if (s->opts->command.argv && !s->targets.recorded && !s->targets.status)
+		gt_warn("the command was no Python: nothing was recorded%s",
+			s->follows ? "" : "; --follow records its children, too");
 }
 
 int gt_session_record(struct gt_session *s)
 {
-	struct gt_tracer_opts opts = s->opts->tracer;
-	struct gil_clock start;
-	int err;
+	int err = open_tracer(s);
 
-	opts.max_targets = (uint32_t)s->n;
-	err = gt_tracer_open(&opts, &s->recorder.tracer);
 	if (err) {
-		worsen(s, gt_status_of(err));
+		gt_targets_worsen(&s->targets, gt_status_of(err));
 		return err;
 	}
 	err = start_all(s);
 	if (err)
 		return err;
 	err = prepare_loop(s);
-	gt_clock_sample(&start);
-	for (size_t i = 0; i < s->n && !err; i++)
-		if (s->targets[i].collector)
-			(void)gt_collect_clock(s->targets[i].collector, &start);
-	s->start_mono_ns = s->last_clock_mono_ns = s->shown_mono_ns = start.mono_ns;
-	if (!err && s->opts->duration_ns) {
-		err = timer(&s->deadline_fd, s->opts->duration_ns, 0);
-		if (!err)
-			err = watch(s, s->deadline_fd, EV_DEADLINE);
-	}
-	for (size_t i = 0; i < s->n && !err; i++)
-		if (s->targets[i].collector)
-			gt_tracer_gate(s->recorder.tracer, s->targets[i].slot, 1);
-	for (size_t i = 0; i < s->n && !err; i++)
-		if (s->targets[i].collector) {
-			/* A look takes some milliseconds, and rings fill meanwhile. */
-			keep_collecting(s);
-			worsen(s, gt_recording_look(&s->targets[i], &s->recorder, start.mono_ns));
-		}
+	if (!err)
+		err = begin(s);
+	if (!err && is_open_ended(s))
+		err = start_finder(s);
 	if (!err) {
-		gt_info("recording %zu process%s by %s%s", s->n_open, s->n_open == 1 ? "" : "es",
-			gt_tracer_backend(s->recorder.tracer),
-			s->opts->duration_ns ? "" : "; Ctrl-C stops");
-		if (s->opts->ready_fd >= 0 && write(s->opts->ready_fd, "\n", 1) != 1)
-			gt_warn("nobody reads the ready descriptor: %s", strerror(errno));
+		err = start_command(s);
+		if (err && !s->command) { /* logged */
+			stop(s, GIL_END_ERROR);
+			return err;
+		}
+	}
+	if (!err) {
+		say_what_begins(s);
 		err = loop(s);
 	}
 	if (err) {
 		gt_error("recording failed: %s", strerror(-err));
-		worsen(s, GT_FAILED);
-		finish_all(s, GIL_END_ERROR);
+		gt_targets_worsen(&s->targets, GT_FAILED);
+		stop(s, GIL_END_ERROR);
 	}
+	gt_finder_stop(s->finder);
 	gt_status("%s", "");
+	say_what_was_missed(s);
 	return err;
 }
 
 size_t gt_session_targets(const struct gt_session *s)
 {
-	return s->n;
+	return s->targets.n;
 }
 
 const struct gt_recording *gt_session_recording(const struct gt_session *s, size_t i)
 {
-	return &s->targets[i];
+	return s->targets.list[i];
 }
 
 enum gt_status gt_session_status(const struct gt_session *s)
 {
-	return s->status;
+	return s->targets.status;
+}
+
+int gt_session_command_status(const struct gt_session *s)
+{
+	return s->command_status;
 }
 
 void gt_session_close(struct gt_session *s)
 {
 	if (!s)
 		return;
-	gt_tracer_close(s->recorder.tracer);
-	for (size_t i = 0; i < s->n; i++)
-		gt_recording_close(&s->targets[i]);
-	free(s->targets);
-	gt_pycache_free(s->cache);
-	const int fds[] = {s->recorder.dir_fd, s->epoll_fd, s->tick_fd, s->deadline_fd};
+	gt_command_free(s->command);
+	gt_tracer_close(s->targets.recorder.tracer);
+	gt_targets_free(&s->targets);
+	gt_finder_close(s->finder);
+	const int fds[] = {s->targets.recorder.dir_fd, s->epoll_fd, s->tick_fd, s->deadline_fd};
 	for (size_t i = 0; i < GT_ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "describe.h"
+
+#include <sys/utsname.h>
+
+static int write_process(const struct gt_recording *r, const struct gt_recorder *rec,
+			 struct gt_gilfile *f)
+{
+	const struct gt_number pid = gt_number(1, r->proc.pid),
+			       ns_pid = gt_number(1, r->proc.ns_pid),
+			       ticks = gt_number(1, (int64_t)r->proc.start_ticks),
+			       ring = gt_number(1, r->ring_bytes),
+			       parent = gt_number(r->about.parent > 0, r->about.parent),
+			       uid = gt_number(1, r->about.uid),
+			       pidns = gt_number(1, (int64_t)r->proc.pidns_ino),
+			       mono = gt_number(r->about.timens_mono_ns != 0,
+						r->about.timens_mono_ns),
+			       boot = gt_number(r->about.timens_boot_ns != 0,
+						r->about.timens_boot_ns);
+	struct utsname host;
+
+	uname(&host);
+
+	const char *const meta[][2] = {
+		{"giltrace.version", GT_VERSION},
+		{"host.name", host.nodename},
+		{"host.kernel", host.release},
+		{"host.arch", host.machine},
+		{"process.pid", pid.text},
+		{"process.ns_pid", ns_pid.text},
+		{"process.start_ticks", ticks.text},
+		{"process.comm", r->proc.comm},
+		{"process.cmdline", gt_or_null(r->about.cmdline)},
+		{"process.container", gt_or_null(r->about.container)},
+		{"process.parent_pid", gt_or_null(parent.text)},
+		{"process.uid", uid.text},
+		{"process.pidns", pidns.text},
+		{"process.timens_mono_ns", gt_or_null(mono.text)},
+		{"process.timens_boot_ns", gt_or_null(boot.text)},
+		{"probe.mode", gt_probe_mode_name(gt_pytarget_mode(&r->py))},
+		{"probe.backend", gt_tracer_backend(rec->tracer)},
+		{"ring.bytes", ring.text},
+	};
+
+	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
+}
+
+/* Which part of a distributed job it is, and which cards it has. */
+static int write_place(const struct gt_recording *r, struct gt_gilfile *f)
+{
+	const struct gt_number rank = gt_number(1, r->rank.rank),
+			       local = gt_number(r->rank.local >= 0, r->rank.local);
+	char devices[GT_NPUS_MAX * 8] = "", cards[GT_NPUS_MAX * 24] = "";
+
+	for (uint32_t i = 0; i < r->npus.n; i++) {
+		const struct gt_npu *npu = &r->npus.npu[i];
+		size_t used = strlen(devices);
+
+		snprintf(devices + used, sizeof(devices) - used, "%s%" PRIu32, i ? "," : "",
+			 npu->device);
+		used = strlen(cards);
+		if (npu->card >= 0 && npu->chip >= 0)
+			snprintf(cards + used, sizeof(cards) - used,
+				 "%sNPU %" PRId32 " chip %" PRId32, used ? "," : "", npu->card,
+				 npu->chip);
+	}
+
+	const char *const meta[][2] = {
+		{"rank", rank.text},
+		{"rank.source", r->rank.source},
+		{"rank.local", gt_or_null(local.text)},
+		{"rank.local_source", r->rank.local_source},
+		{"npu.devices", gt_or_null(devices)},
+		{"npu.cards", gt_or_null(cards)},
+		{"npu.source", gt_or_null(r->npus.source)},
+	};
+
+	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
+}
+
+/* Keys of the first CPython are "python.file", of the second "python.2.file", and so on. */
+static int write_python(const struct gt_python *py, uint32_t index, struct gt_gilfile *f)
+{
+	static const char *const verdicts[] = {
+		[GT_VERDICT_NONE] = "none",
+		[GT_VERDICT_AGREES] = "agrees",
+		[GT_VERDICT_DISAGREES] = "disagrees",
+	};
+	const struct gt_sites *s = py->sites;
+	char version[16], build_id[2 * GT_BUILDID_MAX + 1] = "", keys[6][40], number[16] = "";
+
+	snprintf(version, sizeof(version), "%u.%u", s->py_major, s->py_minor);
+	for (size_t i = 0; i < s->build_id_len; i++)
+		snprintf(build_id + 2 * i, 3, "%02x", s->build_id[i]);
+	if (index)
+		snprintf(number, sizeof(number), ".%" PRIu32, index + 1);
+	snprintf(keys[0], sizeof(keys[0]), "python%s.version", number);
+	snprintf(keys[1], sizeof(keys[1]), "python%s.file", number);
+	snprintf(keys[2], sizeof(keys[2]), "python%s.build_id", number);
+	snprintf(keys[3], sizeof(keys[3]), "symbols%s.verdict", number);
+	snprintf(keys[4], sizeof(keys[4]), "symbols%s.from", number);
+	snprintf(keys[5], sizeof(keys[5]), "symbols%s.disagreement", number);
+
+	const char *const meta[][2] = {
+		{keys[0], s->py_major ? version : NULL},
+		{keys[1], py->map.path},
+		{keys[2], build_id[0] ? build_id : NULL},
+		{keys[3], verdicts[s->verdict]},
+		{keys[4], s->symbols_from[0] ? s->symbols_from : NULL},
+		{keys[5], s->disagreement[0] ? s->disagreement : NULL},
+	};
+
+	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
+}
+
+static int write_sites(const struct gt_recording *r, struct gt_gilfile *f)
+{
+	gt_autofree struct gil_site *sites = calloc(256, sizeof(*sites));
+	struct gt_part parts[GT_PARTS_MAX];
+	size_t n_parts = gt_pytarget_parts(&r->py, parts), n = 0;
+
+	if (!sites)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_parts; i++) {
+		for (uint32_t k = 0; k < parts[i].sites->n && n < 256; k++, n++) {
+			const struct gt_site *from = &parts[i].sites->site[k];
+
+			sites[n].offset = from->offset;
+			sites[n].kind = from->kind;
+			sites[n].flags = from->flags;
+			snprintf(sites[n].how, sizeof(sites[n].how), "%s", from->how);
+		}
+	}
+	return gt_gilfile_sites(f, sites, n);
+}
+
+int gt_describe(const struct gt_recording *r, const struct gt_recorder *rec, struct gt_gilfile *f)
+{
+	int err = write_process(r, rec, f);
+
+	if (!err)
+		err = write_place(r, f);
+	for (uint32_t i = 0; i < r->py.n && !err; i++)
+		err = write_python(&r->py.python[i], i, f);
+	return err ? err : write_sites(r, f);
+}
