@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 from common import LIMIT, new_dir, scratch, tool, until
-from recording import Recording
+from recording import LATE, Recording
 from workload import Workload
 
 
@@ -31,13 +31,34 @@ def backends():
     return ("multi", "perf") if release >= (6, 10) else ("perf",)
 
 
+def late(rec):
+    """A file's records of what is missing at its start, as tests/gilfile.py has them."""
+    return [e for e in rec.file.events if e.kind == LATE]
+
+
+def until_all_have(r, ps, what):
+    """Has some Plain Pythons go round until the file of each has events, or its end."""
+    def none_left():
+        for p in ps:
+            if p.proc.poll() is None:
+                p.rounds(20)
+        left[:] = [p for p in left if not any(getattr(Recording(f), what) for f in r.of(p.pid))]
+        return not left
+    left = list(ps)
+    try:
+        until(none_left, what)
+    except AssertionError as err:
+        raise AssertionError("%s of %s: %s" % (err, [p.pid for p in left], r.text()))
+
+
 class Recorder:
     """
     A running giltrace: a context manager that kills it in the end if it is still there. `pids`
-    is a number, a workload, or a list of such. .dir is where its files go.
+    is a number, a workload, or a list of such; none: other options say which. command=[...] is
+    what it is to start. .dir is where its files go.
     """
 
-    def __init__(self, pids, *options, **kwargs):
+    def __init__(self, pids=(), *options, **kwargs):
         self.dir = kwargs.pop("dir", None) or new_dir()
         env = {k: v for k, v in os.environ.items()
                if k not in ("SUDO_UID", "SUDO_GID", "SUDO_USER", "GILTRACE_DATA_DIR")}
@@ -47,13 +68,18 @@ class Recorder:
         pids = pids if isinstance(pids, (list, tuple)) else [pids]
         pids = [p.pid if isinstance(p, Workload) else p for p in pids]
         self.ready, w = os.pipe()
-        argv = [tool("giltrace"), "-p", ",".join(str(p) for p in pids), "--ready-fd=%d" % w]
+        argv = [tool("giltrace"), "--ready-fd=%d" % w]
+        if pids:
+            argv += ["-p", ",".join(str(p) for p in pids)]
         if output:
             argv += ["-o", self.dir]
         argv += [str(o) for o in options]
+        command = kwargs.pop("command", None)
+        if command:
+            argv += ["--"] + [str(c) for c in command]
         self.err = tempfile.TemporaryFile(dir=scratch())
         self.out = tempfile.TemporaryFile(dir=scratch())
-        self.proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL,
+        self.proc = subprocess.Popen(argv, stdin=kwargs.pop("stdin", subprocess.DEVNULL),
                                      stdout=kwargs.pop("stdout", self.out),
                                      stderr=kwargs.pop("stderr", self.err), env=env,
                                      pass_fds=(w,), **kwargs)
@@ -129,10 +155,33 @@ class Recorder:
     def files(self):
         return sorted(os.path.join(self.dir, f) for f in os.listdir(self.dir))
 
+    def of(self, pid):
+        """The files of a process."""
+        return [f for f in self.files() if os.path.basename(f).startswith("GIL_%d_" % pid)]
+
+    def pids(self):
+        """The processes that have files."""
+        return {int(os.path.basename(f).split("_")[1]) for f in self.files()}
+
+    def begun(self, w, limit=20):
+        """
+        Has a workload's workers go round until its file, which may come late, holds some of that;
+        the file so far.
+        """
+        def seen():
+            w.do("run", limit=20)
+            w.do("join")
+            files = self.of(w.pid)
+            rec = Recording(files[-1]) if files and os.path.getsize(files[-1]) else None
+            return rec if rec and rec.events else None
+        try:
+            return until(seen, "events of %d" % w.pid, limit)
+        except AssertionError as err:
+            raise AssertionError("%s: %s" % (err, self.text()))
+
     def recording(self, pid=None):
         """The only file, or the only one of a process."""
-        files = [f for f in self.files()
-                 if pid is None or os.path.basename(f).startswith("GIL_%d_" % pid)]
+        files = self.files() if pid is None else self.of(pid)
         if len(files) != 1:
             raise AssertionError("files %s: %s" % (self.files(), self.text()))
         return Recording(files[0])

@@ -97,21 +97,6 @@ class Refusals(h.BpfTest):
         self.refused(h.NO_TARGET, [r"\b%d\b" % p.pid], "-p", p.pid)
         self.refused(h.NO_TARGET, [r"\b%d\b" % p.pid], "-p", p.pid, "--dry-run")
 
-    def test_recorder_in_a_pid_namespace(self):
-        """The kernel tells other process ids than the ones used there: nothing would be seen."""
-        inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        if subprocess.run(inside + ["true"]).returncode:
-            self.skipTest("no PID namespace can be made here")
-        where = h.new_dir()
-        script = ("import os, subprocess, sys\n"
-                  "sys.exit(subprocess.call(sys.argv[1:] + ['-p', str(os.getpid())]))")
-        p = subprocess.run(inside + [h.python().path, "-c", script, h.tool("giltrace"), "-d",
-                                     "0.1", "-o", where],
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.assertEqual(p.returncode, h.NO_BPF, p.stderr)
-        self.assertIn(b"run giltrace on the host", p.stderr)
-        self.assertEqual(os.listdir(where), [])
-
     def test_process_that_waits_for_its_parent(self):
         p = subprocess.Popen(["true"])
         os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT)

@@ -139,7 +139,7 @@ class AtAttach(Odd):
                 rec = r.recording()
             self.let_go(w)
         self.assertEqual([e.tid for e in rec.before(h.HOLDING)], [w.pid])
-        self.assertEqual(len(rec.trace().of("hold_gil", w.pid)), 1)
+        self.assertEqual(len(rec.trace(h.OK, "--ids=host").of("hold_gil", w.pid)), 1)
 
 
 @each_python

@@ -31,16 +31,62 @@ def gilhold():
 
 
 @functools.lru_cache(None)
+def signals():
+    """What counts the GIL's changes of hands from inside, to be preloaded: see signals.c."""
+    out = os.path.join(scratch(), "signals.so")
+    subprocess.run([os.environ.get("CC") or "cc", "-O1", "-Wall", "-shared", "-fPIC", "-o", out,
+                    os.path.join(WORKLOADS, "signals.c"), "-ldl", "-pthread"], check=True)
+    return out
+
+
+@functools.lru_cache(None)
 def script():
     """target.py where those see it, too, that run in another root."""
     return shutil.copy(os.path.join(WORKLOADS, "target.py"), scratch())
 
 
+class Plain:
+    """
+    A Python with nothing of ours but that it goes round in os.stat as often as it is told to;
+    perhaps by a command in front that becomes the rest of its line.
+    """
+
+    CODE = ("import os, sys\n"
+            "for line in iter(sys.stdin.readline, ''):\n"
+            "    for _ in range(int(line)): os.stat('/')\n"
+            "    sys.stdout.write('done\\n'); sys.stdout.flush()\n")
+
+    def __init__(self, py, *front):
+        self.proc = subprocess.Popen(list(front) + py.command() + ["-S", "-c", self.CODE],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                                     env=dict(os.environ, **py.env))
+        self.pid = self.proc.pid
+
+    def rounds(self, n):
+        self.proc.stdin.write(b"%d\n" % n)
+        line = self.proc.stdout.readline()
+        if line != b"done\n":
+            raise AssertionError("%d says %r" % (self.pid, line))
+
+    def end(self):
+        self.proc.stdin.close()
+        self.proc.stdout.close()
+        return self.proc.wait()
+
+    def kill(self):
+        if self.proc.poll() is None:
+            self.proc.kill()
+        self.end()
+
+
 class Workload:
     """workloads/target.py under some Python: a context manager that kills what is left of it."""
 
-    def __init__(self, py, env=None, native=False, through=()):
-        """through: a command in front that runs the rest of its line in a child."""
+    def __init__(self, py, env=None, native=False, through=(), inside=()):
+        """
+        through: a command in front that runs the rest of its line in a child; inside: one that
+        becomes the rest of its line.
+        """
         self.python = py
         say_r, say_w = os.pipe()
         hear_r, hear_w = os.pipe()
@@ -49,7 +95,7 @@ class Workload:
         full = {k: v for k, v in os.environ.items() if k not in RANK_VARIABLES}
         full.update(py.env)
         full.update(env or {})
-        argv = list(through) + py.command() + [script()]
+        argv = list(through) + list(inside) + py.command() + [script()]
         argv += [str(fd) for fd in (say_w, hear_r, wait_r)]
         if native:
             argv.append(gilhold())
@@ -158,23 +204,27 @@ class Workload:
         return int(word) if word.isdigit() else None
 
     def breakpoints(self):
-        """How many bytes of the mapped code of CPython differ from the file: probes."""
-        n = 0
-        with open("/proc/%d/maps" % self.pid) as maps:
-            lines = maps.readlines()
-        for f in (line.split(None, 5) for line in lines):
-            if len(f) < 6 or "x" not in f[1]:
-                continue
-            # From outside, the names begin with the root that the process runs in.
-            if not f[5].split(" (deleted)")[0].strip().endswith(self.about["file"]):
-                continue
-            start, end = (int(a, 16) for a in f[0].split("-"))
-            with open("/proc/%d/mem" % self.pid, "rb") as mem:
-                mem.seek(start)
-                live = mem.read(end - start)
-            with open("/proc/%d/map_files/%x-%x" % (self.pid, start, end), "rb") as code:
-                code.seek(int(f[2], 16))
-                kept = code.read(end - start)
-            if live[:len(kept)] != kept:
-                n += sum(1 for a, b in zip(live, kept) if a != b)
-        return n
+        return breakpoints(self.pid, self.about["file"])
+
+
+def breakpoints(pid, file):
+    """How many bytes of a file's mapped code differ from it in a process: probes."""
+    n = 0
+    with open("/proc/%d/maps" % pid) as maps:
+        lines = maps.readlines()
+    for f in (line.split(None, 5) for line in lines):
+        if len(f) < 6 or "x" not in f[1]:
+            continue
+        # From outside, the names begin with the root that the process runs in.
+        if not f[5].split(" (deleted)")[0].strip().endswith(file):
+            continue
+        start, end = (int(a, 16) for a in f[0].split("-"))
+        with open("/proc/%d/mem" % pid, "rb") as mem:
+            mem.seek(start)
+            live = mem.read(end - start)
+        with open("/proc/%d/map_files/%x-%x" % (pid, start, end), "rb") as code:
+            code.seek(int(f[2], 16))
+            kept = code.read(end - start)
+        if live[:len(kept)] != kept:
+            n += sum(1 for a, b in zip(live, kept) if a != b)
+    return n

@@ -212,11 +212,112 @@ static void ended_threads_are_forgotten(void **state)
 	for (size_t i = 0; i < 18; i++)
 		assert_int_equal(next(f).kind, kinds[i % 3]);
 	assert_int_equal(next(f).kind, GIL_THREAD);
-	assert_int_equal(next(f).kind, GIL_THREAD);
 	assert_int_equal(next(f).kind, GIL_EXIT);
 	assert_at_end(f);
 	assert_int_equal(f->stats.threads, 7);
 	assert_int_equal(f->stats.events, 6);
+}
+
+static void record_who(struct fixture *f, uint32_t tid, uint32_t ns_tid, uint32_t host_tid,
+		       const char *comm)
+{
+	struct gt_rec_thread rec = {.rec = {.ts_ns = 1000, .tid = tid, .kind = GT_THREAD},
+				    .ns_tid = ns_tid,
+				    .host_tid = host_tid};
+
+	snprintf(rec.comm, sizeof(rec.comm), "%s", comm);
+	gt_collect_record(f->c, &rec.rec, sizeof(rec));
+}
+
+static void assert_thread(const struct gil_event *ev, uint32_t ns_tid, uint32_t host_tid,
+			  const char *comm, const char *name)
+{
+	assert_int_equal(ev->kind, GIL_THREAD);
+	assert_int_equal(ev->thread.ns_tid, ns_tid);
+	assert_int_equal(ev->thread.host_tid, host_tid);
+	assert_string_equal(ev->thread.comm, comm);
+	assert_string_equal(ev->thread.name ? ev->thread.name : "", name);
+}
+
+/* A rename tells no id of the target's namespace; one that changes nothing is not written. */
+static void renames_are_kept(void **state)
+{
+	struct fixture *f = *state;
+	struct gil_event ev;
+
+	record_who(f, 5000000, 17, 5000000, "python3");
+	record_who(f, 5000000, 0, 5000000, "python3");
+	record_who(f, 5000000, 0, 5000000, "acl_thread");
+	record_who(f, 5000001, 18, 6000001, "in a container");
+	finish(f, 2000, 0, 0);
+	ev = next(f);
+	assert_thread(&ev, 17, 0, "python3", "");
+	ev = next(f);
+	assert_thread(&ev, 17, 0, "acl_thread", "");
+	ev = next(f);
+	assert_thread(&ev, 18, 6000001, "in a container", "");
+	assert_at_end(f);
+}
+
+static void late_comes_first(void **state)
+{
+	struct fixture *f = *state;
+	struct gil_event ev;
+
+	gt_collect_late(f->c, 400, 1000);
+	record(f, 1100, 1, GT_ACQUIRE);
+	finish(f, 2000, 0, 0);
+	ev = next(f);
+	assert_int_equal(ev.kind, GIL_LATE);
+	assert_int_equal(ev.mono_ns, 1000);
+	assert_int_equal(ev.late.begin_mono_ns, 400);
+	assert_int_equal(next(f).kind, GIL_ACQUIRE);
+	assert_int_equal(f->stats.events, 1);
+}
+
+/* Names of the interpreter are matched by the ids that it knows, and written once each. */
+static void interpreters_names(void **state)
+{
+	const struct gt_pyname first[] = {
+		{17, 0, "MainThread"}, {18, 1, "Dummy-1"}, {19, 0, "pin_memory"}, {90, 0, "gone"}};
+	const struct gt_pyname later[] = {
+		{17, 0, "MainThread"}, {18, 0, "new"}, {19, 0, "renamed"}};
+	struct fixture *f = *state;
+	struct gil_event ev;
+
+	assert_false(gt_collect_wants_names(f->c));
+	for (uint32_t i = 0; i < 3; i++)
+		record_who(f, 5000000 + i, 17 + i, 5000000 + i, "python3");
+	gt_collect_tick(f->c, 1100);
+	assert_true(gt_collect_wants_names(f->c));
+	assert_int_equal(gt_collect_names(f->c, first, GT_ARRAY_SIZE(first), 1200), 2);
+	assert_false(gt_collect_wants_names(f->c));
+	assert_int_equal(gt_collect_names(f->c, first, GT_ARRAY_SIZE(first), 1300), 2);
+	record_who(f, 5000003, 20, 5000003, "native");
+	gt_collect_tick(f->c, 1400);
+	assert_true(gt_collect_wants_names(f->c));
+	assert_int_equal(gt_collect_names(f->c, later, GT_ARRAY_SIZE(later), 1500), 3);
+	/* What is known stays, also with a new name in the kernel. */
+	record_who(f, 5000001, 0, 5000001, "acl_thread");
+	assert_int_equal(gt_collect_names(f->c, NULL, 0, 1600), 3);
+	finish(f, 2000, 0, 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		ev = next(f);
+		assert_thread(&ev, 17 + i, 0, "python3", "");
+	}
+	ev = next(f);
+	assert_thread(&ev, 17, 0, "python3", "MainThread");
+	ev = next(f);
+	assert_thread(&ev, 19, 0, "python3", "pin_memory");
+	ev = next(f);
+	assert_thread(&ev, 20, 0, "native", "");
+	ev = next(f);
+	assert_thread(&ev, 18, 0, "python3", "new");
+	ev = next(f);
+	assert_thread(&ev, 19, 0, "python3", "renamed");
+	ev = next(f);
+	assert_thread(&ev, 18, 0, "acl_thread", "new");
+	assert_at_end(f);
 }
 
 /* The name of an id's later owner is not that of the thread that has ended. */
@@ -389,6 +490,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(malformed_records_are_counted, setup, teardown),
 		cmocka_unit_test_setup_teardown(forced_releases_are_marked, setup, teardown),
 		cmocka_unit_test_setup_teardown(ended_threads_are_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(renames_are_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(late_comes_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(interpreters_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(ended_threads_get_no_new_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_event_before_its_thread, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_is_not_consistent, setup, teardown),

@@ -441,6 +441,37 @@ def do_rename(tid, name):
         f.write(binascii.unhexlify(name))
 
 
+def do_title(title):
+    """Does as setproctitle: a title, in hex, over the arguments and over the environment behind."""
+    with open("/proc/self/stat", "rb") as f:
+        words = f.read().rpartition(b")")[2].split()
+    begin, end = int(words[45]), int(words[48])  # arg_start and env_end, see proc(5)
+    with open("/proc/self/mem", "r+b", 0) as f:
+        f.seek(begin)
+        f.write(binascii.unhexlify(title)[:end - begin - 1].ljust(end - begin, b"\0"))
+
+
+def do_open(path):
+    """Opens a file, or a device, and keeps it; the descriptor."""
+    return os.open(path, os.O_RDWR)
+
+
+def do_close(fd):
+    os.close(fd)
+
+
+def do_map(path):
+    """Maps the first page of a file, or of a device, and keeps nothing else of it."""
+    import ctypes
+    fd = os.open(path, os.O_RDWR)
+    call = ctypes.CDLL(None).mmap
+    call.restype = ctypes.c_void_p
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    if call(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_PRIVATE, fd, 0) in (None, 2**64 - 1):
+        raise OSError("mmap of %s" % path)
+    os.close(fd)
+
+
 def do_exec(path, args, thread=False):
     """
     Becomes another program, perhaps called by a thread that is not the first one; if it is this
