@@ -50,6 +50,20 @@ struct {
 	__type(value, __u32);
 } slots SEC(".maps");
 
+/*
+ * Always empty. Linux 6.13 and newer (seen on x86-64, 6.18 and 7.3; AArch64 has it from 6.17 on)
+ * give a tracing program with 64 bytes of stack or more a stack per CPU instead of the thread's.
+ * They count on a check against recursion that programs behind uprobes, which can be preempted, do
+ * not have: another thread then runs the program on the same CPU, over the first one's variables,
+ * and the kernel dies of a bad pointer. A program with a tail call keeps to the thread's stack.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} nowhere SEC(".maps");
+
 /* Whether the running process is a target whose tgid was not known, and is from now on. */
 static __always_inline int meet(struct gt_target *t, __u32 slot, __u32 tgid)
 {
@@ -457,8 +471,10 @@ int gt_hit(struct pt_regs *ctx)
 	code = &t->codes[code_index & (GT_CODES - 1)];
 	fill(&ev, bpf_ktime_get_ns(), (__u32)pid_tgid, GT_COOKIE_KIND(cookie), 0);
 	ring = bpf_map_lookup_elem(&rings, &slot);
-	if (!ring)
+	if (!ring) {
+		bpf_tail_call(ctx, &nowhere, 0); /* leads nowhere: see there */
 		return 0;
+	}
 	seen = seen_of(t, ev.tid);
 	if (flags & GT_SITE_LIBC)
 		gil = libc_gil_index(t, ring, &ev, code->switch_cond, PT_REGS_PARM1(ctx),

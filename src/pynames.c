@@ -138,33 +138,33 @@ static int find_both(struct walk *w, const struct gt_pytable *t, uint64_t *name,
 	return 0;
 }
 
-/* The class is w->class. */
-static int look_at(struct walk *w, uint64_t obj, struct gt_pyname *out)
+/* *name is the str. The class is w->class. */
+static int look_at(struct walk *w, uint64_t obj, uint64_t *name, struct gt_pyname *out)
 {
 	struct gt_pytable attributes = {0};
-	uint64_t name_at = 0, id_at = 0, name = 0, id = 0;
+	uint64_t name_at = 0, id_at = 0, id = 0;
 	int r = get_attributes(w, obj, &attributes);
 
 	if (!r)
 		r = find_both(w, &attributes, &name_at, &id_at);
 	if (!r)
-		r = gt_pyobjects_word(&w->o, name_at, &name);
+		r = gt_pyobjects_word(&w->o, name_at, name);
 	if (!r)
 		r = gt_pyobjects_word(&w->o, id_at, &id);
 	if (!r)
-		r = gt_pyobjects_str(&w->o, name, out->name, sizeof(out->name));
+		r = gt_pyobjects_str(&w->o, *name, out->name, sizeof(out->name));
 	return r ? r : gt_pyobjects_int(&w->o, id, GT_PYMEM_PID_MAX, &out->ns_tid);
 }
 
 /*
  * A thread that is renamed or ends meanwhile frees what was just found, and when it is read another
- * str lies there, which is nobody's name; so the text must be the same twice. That the pointer to
- * it is the same twice would not do: what was freed last is used anew first.
+ * str may lie there, which is nobody's name. So all must be the same twice: the text, too, since
+ * what was freed last is used anew first.
  */
 static int get_thread(struct walk *w, uint64_t obj, struct gt_pyname *out)
 {
+	uint64_t type, str = 0, again = 0;
 	struct gt_pyname first;
-	uint64_t type;
 	int r = gt_pyobjects_word(&w->o, obj + w->o.l.head - 8, &type);
 
 	if (!r && type != w->class.type) {
@@ -175,12 +175,12 @@ static int get_thread(struct walk *w, uint64_t obj, struct gt_pyname *out)
 			w->class = c;
 	}
 	if (!r)
-		r = look_at(w, obj, &first);
+		r = look_at(w, obj, &str, &first);
 	if (!r)
-		r = look_at(w, obj, out);
+		r = look_at(w, obj, &again, out);
 	if (r)
 		return r;
-	if (first.ns_tid != out->ns_tid || strcmp(first.name, out->name))
+	if (str != again || first.ns_tid != out->ns_tid || strcmp(first.name, out->name))
 		return gt_pyobjects_odd(&w->o, "a thread changes too fast");
 	out->dummy = w->class.dummy;
 	return 0;

@@ -7,9 +7,10 @@
  *
  * The memory is hostile and changes while it is read: each read and their number are bounded, all
  * walks are cut at a maximum, types and lengths are looked at before anything is believed, and each
- * thread is looked at twice. So a name may be missing, but is no other thread's. It costs about 17
- * reads for each thread, and one for each module that was imported before threading. Logs nothing.
- * No state.
+ * thread is looked at twice, some microseconds apart. So a name may be missing, but it is none that
+ * the thread never had, unless it is renamed several times within these microseconds. It costs
+ * about 15 reads for each thread, and one for each module that was imported before threading. Logs
+ * nothing. No state.
  */
 #ifndef GT_PYNAMES_H
 #define GT_PYNAMES_H

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pyobjects.h"
 
-#define ENTRIES_MAX 65536 /* of one dict */
-#define CHUNK       4080  /* of a table's entries; a multiple of 16 and of 24 */
-#define HEAD_MAX    32
-#define TEXT_MAX    16 /* of what is compared, with a NUL */
-#define STR_MAX     64
+#define ENTRIES_MAX   65536 /* of one dict */
+#define CHUNK         4080  /* of a table's entries; a multiple of 16 and of 24 */
+#define HEAD_MAX      32
+#define TEXT_MAX      16 /* of what is compared, with a NUL */
+#define STR_MAX       64
+#define TEXT_HEAD_MAX 88
 
 int gt_pyobjects_odd(struct gt_pyobjects *o, const char *what)
 {
@@ -131,32 +132,37 @@ int gt_pyobjects_first(struct gt_pyobjects *o, uint64_t obj, enum gt_builtin typ
 /* ---- str and int ---- */
 
 struct text {
-	uint64_t data, length; /* in characters */
-	uint32_t kind;         /* bytes of one */
+	uint64_t length; /* in characters */
+	uint32_t offset; /* where they are */
+	uint32_t kind;   /* bytes of one */
 	uint32_t ascii;
 };
 
 /* length, hash, state (cpython/unicodeobject.h) */
-static int get_text(struct gt_pyobjects *o, uint64_t str, struct text *out)
+static int understand_text(struct gt_pyobjects *o, const uint8_t *buf, struct text *out)
 {
-	uint8_t buf[HEAD_MAX + 20];
-	int r = get_object(o, str, GT_BUILTIN_STR, buf, o->l.head + 20);
-	uint32_t state;
-	struct text t;
+	const uint32_t state = gt_get_le32(buf + o->l.head + 16) >> o->l.kind_shift;
+	const struct text t = {
+		.offset = state >> 4 & 1 ? o->l.ascii : o->l.compact,
+		.length = gt_get_le64(buf + o->l.head),
+		.kind = state & 7,
+		.ascii = state >> 4 & 1,
+	};
 
-	if (r)
-		return r;
-	state = gt_get_le32(buf + o->l.head + 16) >> o->l.kind_shift;
-	t.length = gt_get_le64(buf + o->l.head);
-	t.kind = state & 7;
-	t.ascii = state >> 4 & 1;
 	if (!(state >> 3 & 1)) /* made in ways that 3.12 has no more */
 		return gt_pyobjects_odd(o, "a str is not compact");
 	if ((t.kind != 1 && t.kind != 2 && t.kind != 4) || t.length >> 48)
 		return gt_pyobjects_odd(o, "a str is in no form that is known");
-	t.data = str + (t.ascii ? o->l.ascii : o->l.compact);
 	*out = t;
 	return 0;
+}
+
+static int get_text(struct gt_pyobjects *o, uint64_t str, struct text *out)
+{
+	uint8_t buf[HEAD_MAX + 20];
+	int r = get_object(o, str, GT_BUILTIN_STR, buf, o->l.head + 20);
+
+	return r ? r : understand_text(o, buf, out);
 }
 
 /* 1, 0, or -errno: the memory cannot be read at all. */
@@ -170,7 +176,7 @@ static int text_is(struct gt_pyobjects *o, uint64_t str, const char *text)
 	if (!r && (!t.ascii || t.length != len || len > sizeof(buf)))
 		return 0;
 	if (!r)
-		r = get(o, t.data, buf, len);
+		r = get(o, str + t.offset, buf, len);
 	if (r)
 		return r == -EPROTO ? 0 : r;
 	return !memcmp(buf, text, len);
@@ -193,20 +199,35 @@ static size_t encode(uint32_t c, char out[4])
 	return n;
 }
 
+/*
+ * The head and at least max characters, or all. In one read: between two the str may be freed. Only
+ * where memory ends soon after it are there two.
+ */
+static int get_whole_text(struct gt_pyobjects *o, uint64_t str, size_t max, uint8_t *buf,
+			  struct text *t)
+{
+	int r = get_object(o, str, GT_BUILTIN_STR, buf, o->l.compact + 4 * max);
+
+	if (!r)
+		return understand_text(o, buf, t);
+	if (r == -EPROTO)
+		r = get_text(o, str, t);
+	if (r || !t->length)
+		return r;
+	return get(o, str + t->offset, buf + t->offset,
+		   (t->length < max ? (size_t)t->length : max) * t->kind);
+}
+
 int gt_pyobjects_str(struct gt_pyobjects *o, uint64_t str, char *out, size_t size)
 {
-	uint8_t buf[4 * STR_MAX];
+	uint8_t buf[TEXT_HEAD_MAX + 4 * STR_MAX];
 	char utf8[STR_MAX + 4]; /* one character more than fits */
-	size_t n, len = 0, cut = 0;
-	struct text t;
-	int r = size && size <= STR_MAX ? get_text(o, str, &t) : -EINVAL;
+	size_t len = 0, cut = 0;
+	struct text t = {0};
+	int r = size && size <= STR_MAX ? get_whole_text(o, str, size, buf, &t) : -EINVAL;
 
-	if (r)
-		return r;
-	n = t.length < size ? (size_t)t.length : size;
-	r = n ? get(o, t.data, buf, n * t.kind) : 0;
-	for (size_t i = 0; !r && i < n && len < size; i++) {
-		const uint8_t *p = buf + i * t.kind;
+	for (size_t i = 0; !r && i < t.length && len < size; i++) {
+		const uint8_t *p = buf + t.offset + i * t.kind;
 		uint32_t c = t.kind == 1 ? *p : (t.kind == 2 ? gt_get_le16(p) : gt_get_le32(p));
 
 		if (c > (t.ascii ? 0x7f : 0x10ffff))

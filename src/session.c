@@ -234,6 +234,9 @@ static void on_news(void *session, const struct gt_news *news)
 	/* At its entry point it is looked at before it runs. */
 	if (s->command_runs && gt_command_pid(s->command) == (pid_t)news->pid && !t)
 		return;
+	/* Old news: it was found as what it has become before this was read. */
+	if (t && t->collector && !gt_proc_memory_gone(&t->proc))
+		return;
 	if (t && t->collector)
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_EXEC);
 	gt_finder_look(s->finder, (pid_t)news->pid, "executed", news->ts_ns,

@@ -84,12 +84,38 @@ static void choose_programs(struct gt_tracer *t, const struct gt_tracer_opts *op
 	skel->rodata->all_execs = opts->all_execs;
 }
 
+/*
+ * libbpf wants the kernel's BTF for an object with CO-RE relocations even where all programs that
+ * have some are left out. The object's own will do then: nothing is looked up in it. Returns a
+ * descriptor, which the path is that of.
+ */
+static int own_btf(char *path, size_t size)
+{
+	size_t len;
+	const void *elf = giltrace_bpf__elf_bytes(&len);
+	gt_autoclose int fd = memfd_create("gt_btf", MFD_CLOEXEC);
+
+	if (fd < 0 || write(fd, elf, len) != (ssize_t)len)
+		return errno ? -errno : -EIO;
+	snprintf(path, size, "/proc/self/fd/%d", fd);
+	return gt_steal_fd(&fd);
+}
+
 /* btf: with the programs that need the kernel's BTF. */
 static int load(struct gt_tracer *t, const struct gt_tracer_opts *opts, int btf)
 {
+	LIBBPF_OPTS(bpf_object_open_opts, open);
+	gt_autoclose int fd = -1;
+	char path[32];
 	int err;
 
-	t->skel = giltrace_bpf__open();
+	if (!btf) {
+		fd = own_btf(path, sizeof(path));
+		if (fd < 0)
+			return fd;
+		open.btf_custom_path = path;
+	}
+	t->skel = giltrace_bpf__open_opts(&open);
 	if (!t->skel) {
 		err = -errno;
 		gt_error("cannot open the BPF object: %s", strerror(-err));
@@ -109,7 +135,7 @@ static int load(struct gt_tracer *t, const struct gt_tracer_opts *opts, int btf)
 
 static int load_some(struct gt_tracer *t, const struct gt_tracer_opts *opts)
 {
-	int btf = !opts->no_btf && !access("/sys/kernel/btf/vmlinux", R_OK);
+	int btf = !access("/sys/kernel/btf/vmlinux", R_OK);
 	int err = load(t, opts, btf);
 
 	if (err && err != -EPERM && btf) {

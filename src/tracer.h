@@ -21,7 +21,6 @@ struct gt_tracer_opts {
 	uint32_t max_targets; /* at one time */
 	uint8_t follow;       /* births and executions of followed processes are wanted as news */
 	uint8_t all_execs;    /* executions of all processes are */
-	uint8_t no_btf;       /* do without the programs that need the kernel's BTF */
 };
 
 #define GT_TRACER_SLOTS_MAX 4096

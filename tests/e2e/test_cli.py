@@ -97,6 +97,30 @@ class Refusals(h.BpfTest):
         self.refused(h.NO_TARGET, [r"\b%d\b" % p.pid], "-p", p.pid)
         self.refused(h.NO_TARGET, [r"\b%d\b" % p.pid], "-p", p.pid, "--dry-run")
 
+    def test_kernel_without_btf(self):
+        """A recording needs none; what follows processes in the kernel does, and says so."""
+        hidden = ["unshare", "--mount", "sh", "-c",
+                  'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh"]
+        if not os.path.exists("/sys/kernel/btf/vmlinux") or \
+                subprocess.run(hidden + ["true"]).returncode:
+            self.skipTest("it has none, or no mount namespace can be made here")
+        where = h.new_dir()
+
+        def run(*options):
+            p = subprocess.run(hidden + [h.tool("giltrace"), "-p", str(w.pid), "-d", "0.1", "-o",
+                                         where] + list(options),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=h.LIMIT)
+            return p.returncode, p.stderr.decode()
+
+        with h.Workload(h.python()) as w:
+            self.assertEqual(run()[0], h.OK)
+            self.assertEqual(run("--follow")[0], h.OK)
+            self.assertEqual(len(os.listdir(where)), 2)
+            status, said = run("--follow=bpf")
+        self.assertEqual(status, h.NO_BPF, said)
+        self.assertIn("--follow=proc", said)
+        self.assertEqual(len(os.listdir(where)), 2)
+
     def test_process_that_waits_for_its_parent(self):
         p = subprocess.Popen(["true"])
         os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT)

@@ -336,7 +336,7 @@ static inline int fake_read(void *ctx, uint64_t addr, void *buf, size_t len)
 	if (f->error && f->reads > f->at_read)
 		return f->error;
 	assert_in_range(len, 1, 4096);
-	if (addr < FAKE_BASE || !gt_in_range(addr - FAKE_BASE, len, FAKE_SIZE))
+	if (addr < FAKE_BASE || !gt_in_range(addr - FAKE_BASE, len, f->used))
 		return -EFAULT;
 	memcpy(buf, f->bytes + (addr - FAKE_BASE), len);
 	return 0;

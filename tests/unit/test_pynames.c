@@ -271,6 +271,24 @@ static void text(void **state)
 		 "\265");
 }
 
+/* Memory ends behind a str, as far as it goes or in the middle. */
+static void text_at_the_end(unsigned int minor, unsigned int free_threaded)
+{
+	static const uint16_t wide[] = {'a', 0x20ac, 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'};
+	struct fake *f = &fake;
+
+	for (unsigned int cut = 0; cut < 4; cut++) {
+		fake_make(f, minor, free_threaded);
+		fake_thread(f, f->thread, FAKE_VALUES, 0, fake_int(f, 7));
+		fake_put(f, f->name_slot[0], fake_str(f, 2, wide, 10));
+		f->used = fake_word(f, f->name_slot[0]) - FAKE_BASE + f->l.compact + 20 - cut;
+		if (cut)
+			assert_odd(f, -EPROTO, "nowhere");
+		else
+			assert_names(f, 1, (const char *[]){"a\342\202\254cdefghij"});
+	}
+}
+
 /* One thread whose str is damaged is not named; the other one is. */
 static void damaged_text(unsigned int minor, unsigned int free_threaded)
 {
@@ -352,6 +370,7 @@ static void ids(unsigned int minor, unsigned int free_threaded)
 static void damaged_values(void **state)
 {
 	(void)state;
+	for_all_layouts(text_at_the_end);
 	for_all_layouts(damaged_text);
 	for_all_layouts(ids);
 }
@@ -603,8 +622,8 @@ static int read_fickle(void *ctx, uint64_t addr, void *buf, size_t len)
 	struct fake *f = ctx;
 	int r = fake_read(ctx, addr, buf, len);
 
-	if (!r && addr == fake_word(f, f->name_slot[2]) + f->l.ascii && !reads_of_text++)
-		memcpy(buf, "INNER", 5);
+	if (!r && addr == fake_word(f, f->name_slot[2]) && !reads_of_text++)
+		memcpy((uint8_t *)buf + f->l.ascii, "INNER", 5);
 	return r;
 }
 

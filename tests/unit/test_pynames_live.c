@@ -479,9 +479,9 @@ static void many_threads(void **state)
 }
 
 /*
- * Threads that come and go, and are renamed all the time, each to names that hold its id and a
- * number that is never used again; so every name that is read can be checked. Class, dict and
- * length vary, so that what is freed is used anew.
+ * Threads that come and go, and are renamed all the time, each to names that hold its id; so every
+ * name that is read can be checked. Class, dict and length vary, so that what is freed is used
+ * anew, but a number makes every text another.
  */
 static const char restless[] =
 	"import itertools, os, sys, threading, time\n"
@@ -490,9 +490,9 @@ static const char restless[] =
 	"class T(threading.Thread):\n"
 	"    def run(self):\n"
 	"        for k in range(60):\n"
-	"            tail = 'x\\xe9\\u7ebf'[k % 3] * (k % 7 * 9)\n"
-	"            self.name = 't%d:%d%s' % (self.native_id, next(count), tail)\n"
-	"            if k % 9 == 8:\n"
+	"            tail = '%d%s' % (next(count), 'x\\xe9\\u7ebf'[k % 3] * (k % 7 * 9))\n"
+	"            self.name = 't%d:%s' % (self.native_id, tail)\n"
+	"            if k % 5:\n"
 	"                time.sleep(1e-4)\n"
 	"            if k == 20:\n"
 	"                vars(self)\n"
