@@ -67,10 +67,10 @@ static __always_inline __u32 pid_here(struct task_struct *leader)
 	level = BPF_CORE_READ(pid, level);
 	for (i = 0; i <= 32; i++) { /* MAX_PID_NS_LEVEL */
 		/* clang 14 does not relocate the stride of the array. */
-		struct upid *upid =
-			(void *)pid +
-			__builtin_preserve_field_info(pid->numbers, BPF_FIELD_BYTE_OFFSET) +
-			i * bpf_core_type_size(struct upid);
+		struct upid *upid = (void *)((char *)pid +
+					     __builtin_preserve_field_info(pid->numbers,
+									   BPF_FIELD_BYTE_OFFSET) +
+					     i * bpf_core_type_size(struct upid));
 
 		if (i > level)
 			break;

@@ -2,8 +2,8 @@
 #include "clock.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -12,19 +12,29 @@
 /* Our clocks minus the host's. Set once, before there are threads. */
 static int64_t mono_shift_ns, boot_shift_ns;
 
+/* "monotonic           -1000         0": how far, in ns. */
+static int64_t parse_offset(const char *text)
+{
+	char *end;
+	int64_t s = strtoll(text, &end, 10);
+
+	return s * 1000000000 + strtoll(end, NULL, 10);
+}
+
 int gt_clock_setup(void)
 {
 	FILE *f = fopen("/proc/self/timens_offsets", "re");
-	int64_t s, ns, mono_ns = 0, boot_ns = 0;
-	char clock[16];
+	char line[128];
 
 	if (!f) /* a kernel without time namespaces */
 		return errno == ENOENT ? 0 : -errno;
-	while (fscanf(f, "%15s %" SCNd64 " %" SCNd64, clock, &s, &ns) == 3)
-		*(strcmp(clock, "monotonic") ? &boot_ns : &mono_ns) = s * 1000000000 + ns;
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "monotonic ", 10))
+			mono_shift_ns = parse_offset(line + 10);
+		else if (!strncmp(line, "boottime ", 9))
+			boot_shift_ns = parse_offset(line + 9);
+	}
 	fclose(f);
-	mono_shift_ns = mono_ns;
-	boot_shift_ns = boot_ns;
 	return 0;
 }
 
