@@ -129,11 +129,11 @@ static int know_thread(struct gt_collector *c, struct gil_event *ev)
 	if (t && t->ns_tid == ev->thread.ns_tid && !strcmp(t->comm, ev->thread.comm))
 		return 0;
 	if (!t) {
+		c->n_seen++;
 		if (c->n_fresh == GT_ARRAY_SIZE(c->fresh)) {
 			c->missed = 1;
 			return 1;
 		}
-		c->n_seen++;
 		t = &c->fresh[c->n_fresh++];
 		*t = (struct thread){.tid = ev->tid, .host_tid = ev->thread.host_tid};
 	}
@@ -337,6 +337,7 @@ static int introduce(struct gt_collector *c, uint32_t tid, uint64_t mono_ns)
 static void find_missed(struct gt_collector *c, uint64_t mono_ns)
 {
 	gt_autofree struct gt_snapshot_thread *all = NULL;
+	uint32_t n_seen = c->n_seen;
 	size_t n;
 
 	if (!c->missed || gt_snapshot_threads(c->proc, &all, &n))
@@ -348,6 +349,7 @@ static void find_missed(struct gt_collector *c, uint64_t mono_ns)
 		(void)introduce(c, all[i].tid, mono_ns);
 	}
 	absorb_fresh(c, mono_ns);
+	c->n_seen = n_seen; /* those that had an event have been counted */
 }
 
 int gt_collect_wants_names(const struct gt_collector *c)
@@ -377,6 +379,22 @@ static const char *name_of(const struct gt_pyname *names, size_t n, uint32_t ns_
 	return NULL;
 }
 
+/*
+ * In a child of os.fork(), CPython's only thread there may still have the id that it had in the
+ * parent, and so be the one name that is no thread's here. NULL: that is not so, or cannot be told.
+ */
+static const char *name_of_forked(const struct gt_collector *c, const struct gt_pyname *names,
+				  size_t n)
+{
+	char comm[GT_PROC_COMM];
+	pid_t ns_tid;
+
+	if (n != 1 || names[0].dummy || c->proc->pid != c->proc->ns_pid ||
+	    gt_proc_thread(c->proc, (pid_t)names[0].ns_tid, comm, &ns_tid) != -ENOENT)
+		return NULL;
+	return names[0].name;
+}
+
 uint32_t gt_collect_names(struct gt_collector *c, const struct gt_pyname *names, size_t n,
 			  uint64_t mono_ns)
 {
@@ -391,6 +409,8 @@ uint32_t gt_collect_names(struct gt_collector *c, const struct gt_pyname *names,
 
 		if (t->ended)
 			continue;
+		if (!name && t->tid == (uint32_t)c->proc->pid)
+			name = name_of_forked(c, names, n);
 		t->asked_py = 1;
 		named += name || t->name;
 		if (!name || (t->name && !strcmp(name, t->name)))

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 
 #include "clock.h"
+#include "families.h"
 #include "log.h"
 #include "proclist.h"
 #include "rights.h"
@@ -22,6 +23,7 @@
 /* A process that is looked at until it is a Python. */
 struct watched {
 	pid_t pid;
+	pid_t parent; /* 0: not known */
 	const char *how;
 	uint64_t born_ns;
 	uint64_t wait_ns, next_ns;
@@ -38,8 +40,9 @@ struct gt_finder {
 	struct gt_proclist processes; /* where all are looked at */
 	struct watched *watched;
 	size_t n_watched;
-	uint64_t scan_ns; /* of the next scan */
-	pid_t barred;     /* a process that we are not let look into; 0: none so far */
+	struct gt_families *families; /* NULL: not followed */
+	uint64_t scan_ns;             /* of the next scan */
+	pid_t barred;                 /* a process that we are not let look into; 0: none so far */
 	int barred_err;
 
 	pthread_t thread;
@@ -89,7 +92,8 @@ static void deliver(struct gt_finder *f, const struct gt_found *found)
  * worth a word: -EAGAIN. 0 or -errno.
  */
 static int open_python(struct gt_finder *f, struct gt_proc *p, int named,
-		       const struct gt_npus *npus, const struct gt_found *as)
+		       const struct gt_pytarget *known, const struct gt_npus *npus,
+		       const struct gt_found *as)
 {
 	gt_autoclose int maps_fd = named ? -1 : fcntl(p->mapsfd, F_DUPFD_CLOEXEC, 0);
 	const struct gt_proc before = {.mapsfd = maps_fd};
@@ -99,13 +103,14 @@ static int open_python(struct gt_finder *f, struct gt_proc *p, int named,
 	found.pid = p->pid;
 	if (!named)
 		gt_log_hold();
-	found.recording = gt_recording_open(p, f->cache, npus, &err);
+	found.recording = gt_recording_open(p, f->cache, known, npus, &err);
 	gone = !named && (err == -ENOENT || err == -ESRCH ||
 			  (err && maps_fd >= 0 && gt_proc_memory_gone(&before)));
 	if (!named)
 		gt_log_release(!gone);
 	if (!found.recording)
 		return gone ? -EAGAIN : err;
+	gt_families_remember(f->families, &found.recording->proc, &found.recording->py);
 	found.recording->unnamed = !named;
 	if (!found.born_mono_ns)
 		found.born_mono_ns = found.recording->about.born_mono_ns;
@@ -139,7 +144,8 @@ static enum gt_status open_named(struct gt_finder *f, size_t i)
 		return GT_OK;
 	err = gt_proc_open(f->opts->pids[i], &p);
 	if (!err)
-		err = open_python(f, &p, 1, look_at_npus(f, &p, &npus), &(struct gt_found){0});
+		err = open_python(f, &p, 1, NULL, look_at_npus(f, &p, &npus),
+				  &(struct gt_found){0});
 	return gt_status_of(err);
 }
 
@@ -206,7 +212,7 @@ static void consider(struct gt_finder *f, struct gt_known *k, uint64_t now_ns)
 	if (python <= 0)
 		check_later(k, now_ns);
 	if (wanted > 0)
-		(void)open_python(f, &p, 0, look_at_npus(f, &p, &npus), &as);
+		(void)open_python(f, &p, 0, NULL, look_at_npus(f, &p, &npus), &as);
 	else
 		gt_proc_close(&p);
 }
@@ -242,6 +248,7 @@ static int look(struct gt_finder *f, const struct watched *w)
 	struct gt_found as = {
 		.how = w->how, .born_mono_ns = w->born_ns, .held = w->look == GT_LOOK_HELD};
 	struct gt_known *k = gt_proclist_find(&f->processes, w->pid);
+	const struct gt_pytarget *known;
 	struct gt_npus npus;
 	struct gt_proc p;
 	int err;
@@ -250,14 +257,15 @@ static int look(struct gt_finder *f, const struct watched *w)
 		answer_held(f, w);
 		return 1;
 	}
-	if (gt_pytarget_is_python(f->cache, &p) <= 0) {
+	known = gt_families_inherited(f->families, &p, w->parent);
+	if (!known && gt_pytarget_is_python(f->cache, &p) <= 0) {
 		gt_proc_close(&p);
 		answer_held(f, w);
 		return w->look == GT_LOOK_HELD || gt_mono_ns() > w->until_ns;
 	}
 	if (k && k->start_ticks == p.start_ticks)
 		k->taken = 1;
-	err = open_python(f, &p, 0, look_at_npus(f, &p, &npus), &as);
+	err = open_python(f, &p, 0, known, look_at_npus(f, &p, &npus), &as);
 	if (err)
 		answer_held(f, w);
 	return w->look == GT_LOOK_HELD || err != -EAGAIN;
@@ -322,6 +330,7 @@ static void look_for_children(struct gt_finder *f, uint64_t now_ns)
 			more = 1;
 			if (!k->taken)
 				watch(f, &(struct watched){.pid = k->pid,
+							   .parent = k->parent,
 							   .how = "forked",
 							   .wait_ns = SOON_NS,
 							   .until_ns = UINT64_MAX});
@@ -514,7 +523,9 @@ int gt_finder_open(const struct gt_finder_opts *opts, struct gt_finder **out)
 	f->found_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	f->cache = gt_pycache_new(opts->probe_mode, opts->deep ? GT_SYMRES_DEEP : 0);
-	if (f->found_fd < 0 || f->wake_fd < 0 || !f->cache) {
+	if (opts->follow)
+		f->families = gt_families_new();
+	if (f->found_fd < 0 || f->wake_fd < 0 || !f->cache || (opts->follow && !f->families)) {
 		gt_error("out of memory or descriptors");
 		goto fail;
 	}
@@ -548,6 +559,7 @@ void gt_finder_close(struct gt_finder *f)
 	free(f->watched);
 	free(f->found);
 	free(f->told);
+	gt_families_free(f->families);
 	free(f);
 }
 
@@ -582,10 +594,11 @@ static void tell(struct gt_finder *f, const struct watched *w)
 	(void)eventfd_write(f->wake_fd, 1);
 }
 
-void gt_finder_look(struct gt_finder *f, pid_t pid, const char *how, uint64_t mono_ns,
+void gt_finder_look(struct gt_finder *f, pid_t pid, pid_t parent, const char *how, uint64_t mono_ns,
 		    enum gt_look look)
 {
 	tell(f, &(struct watched){.pid = pid,
+				  .parent = parent,
 				  .how = how,
 				  .born_ns = mono_ns,
 				  .wait_ns = SOON_NS,

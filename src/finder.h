@@ -64,14 +64,14 @@ int gt_finder_fd(const struct gt_finder *f);
 
 /*
  * A process was born, or has executed another program, at mono_ns: it may be a Python, or become
- * one, and is looked at until it is or ends. how must be static.
+ * one, and is looked at until it is or ends. parent: that has forked it, or 0. how must be static.
  */
 enum gt_look {
 	GT_LOOK_ON,    /* as long as it lives */
 	GT_LOOK_SHORT, /* only while it starts: all processes are looked at anyway */
 	GT_LOOK_HELD,  /* once, at once: it stands at its entry point and waits for the answer */
 };
-void gt_finder_look(struct gt_finder *f, pid_t pid, const char *how, uint64_t mono_ns,
+void gt_finder_look(struct gt_finder *f, pid_t pid, pid_t parent, const char *how, uint64_t mono_ns,
 		    enum gt_look look);
 
 /* With children_in_proc: a process whose children count. */

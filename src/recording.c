@@ -101,7 +101,8 @@ static int check_mode(const struct gt_recording *r)
 }
 
 struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cache,
-				       const struct gt_npus *npus, int *err)
+				       const struct gt_pytarget *known, const struct gt_npus *npus,
+				       int *err)
 {
 	struct gt_recording *r = calloc(1, sizeof(*r));
 
@@ -112,7 +113,9 @@ struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cac
 		return NULL;
 	}
 	r->proc = *p;
-	*err = gt_pytarget_find(cache, &r->proc, &r->py);
+	if (known)
+		r->py = *known;
+	*err = known ? 0 : gt_pytarget_find(cache, &r->proc, &r->py);
 	if (!*err)
 		*err = check_mode(r);
 	if (*err) {

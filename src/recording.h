@@ -70,11 +70,13 @@ struct gt_recorder {
 };
 
 /*
- * Finds the sites of a process, which is taken over, also on failure. npus: what it is bound to, or
- * NULL. NULL: it cannot be traced, logged; *err is set.
+ * Finds the sites of a process, which is taken over, also on failure. known: what its parent has,
+ * where it was forked from that and has the same mappings; NULL: to be looked for. npus: what it is
+ * bound to, or NULL. NULL: it cannot be traced, logged; *err is set.
  */
 struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cache,
-				       const struct gt_npus *npus, int *err);
+				       const struct gt_pytarget *known, const struct gt_npus *npus,
+				       int *err);
 
 /* Frees it. */
 void gt_recording_close(struct gt_recording *r);

@@ -163,7 +163,7 @@ static void watch_end_of(struct gt_session *s, size_t place)
 static void look_again(struct gt_session *s, pid_t pid)
 {
 	if (s->follows || wants_all(s))
-		gt_finder_look(s->finder, pid, "executed", gt_mono_ns(),
+		gt_finder_look(s->finder, pid, 0, "executed", gt_mono_ns(),
 			       s->follows ? GT_LOOK_ON : GT_LOOK_SHORT);
 }
 
@@ -228,7 +228,8 @@ static void on_news(void *session, const struct gt_news *news)
 	if (s->stopping)
 		return;
 	if (news->kind == GT_NEWS_BORN) {
-		gt_finder_look(s->finder, (pid_t)news->pid, "forked", news->ts_ns, GT_LOOK_ON);
+		gt_finder_look(s->finder, (pid_t)news->pid, (pid_t)news->parent, "forked",
+			       news->ts_ns, GT_LOOK_ON);
 		return;
 	}
 	/* At its entry point it is looked at before it runs. */
@@ -239,7 +240,7 @@ static void on_news(void *session, const struct gt_news *news)
 		return;
 	if (t && t->collector)
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_EXEC);
-	gt_finder_look(s->finder, (pid_t)news->pid, "executed", news->ts_ns,
+	gt_finder_look(s->finder, (pid_t)news->pid, 0, "executed", news->ts_ns,
 		       s->follows && (t || !wants_all(s)) ? GT_LOOK_ON : GT_LOOK_SHORT);
 }
 
@@ -265,11 +266,11 @@ static void read_command(struct gt_session *s)
 		if (s->stopping)
 			gt_command_continue(s->command, 1);
 		else
-			gt_finder_look(s->finder, gt_command_pid(s->command), "started",
+			gt_finder_look(s->finder, gt_command_pid(s->command), 0, "started",
 				       gt_mono_ns(), GT_LOOK_HELD);
 		break;
 	case GT_COMMAND_UNHELD:
-		gt_finder_look(s->finder, gt_command_pid(s->command), "executed", gt_mono_ns(),
+		gt_finder_look(s->finder, gt_command_pid(s->command), 0, "executed", gt_mono_ns(),
 			       GT_LOOK_ON);
 		break;
 	case GT_COMMAND_ENDED:
