@@ -399,9 +399,12 @@ static __always_inline int has_left(const struct gt_gil *g, const struct gt_seen
 
 /* ---- */
 
-/* The running thread: of->tid is its id in the root PID namespace. */
+/*
+ * The running thread, whose id in the root PID namespace is of->tid. *shown: its id in the
+ * recorder's.
+ */
 static __always_inline int tell_thread(struct gt_target *t, void *ring, const struct gt_rec *of,
-				       struct gt_seen *seen)
+				       __u32 *shown)
 {
 	struct gt_rec_thread *rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	struct bpf_pidns_info ns = {};
@@ -410,8 +413,8 @@ static __always_inline int tell_thread(struct gt_target *t, void *ring, const st
 		return -1;
 	if (bpf_get_ns_current_pid_tgid(t->pidns_dev, t->pidns_ino, &ns, sizeof(ns)))
 		ns.pid = 0;
-	seen->shown = t->ns_tgid ? ns.pid : of->tid;
-	fill(&rec->rec, of->ts_ns, seen->shown, GT_THREAD, 0);
+	*shown = t->ns_tgid ? ns.pid : of->tid;
+	fill(&rec->rec, of->ts_ns, *shown, GT_THREAD, 0);
 	rec->ns_tid = ns.pid;
 	rec->host_tid = of->tid;
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
@@ -455,6 +458,7 @@ int gt_hit(struct pt_regs *ctx)
 	struct gt_target *t = bpf_map_lookup_elem(&targets, &slot);
 	int code_index = GT_COOKIE_CODE(cookie), gil = 0;
 	const struct gt_code *code;
+	__u32 shown = pid_tgid;
 	struct gt_seen *seen;
 	struct gt_rec ev, *rec;
 	void *ring;
@@ -498,15 +502,18 @@ int gt_hit(struct pt_regs *ctx)
 	if (t->lost != t->lost_told && tell_lost(t, ring, &ev))
 		goto full;
 	if (seen->named != ev.tid) {
-		if (tell_thread(t, ring, &ev, seen))
+		if (tell_thread(t, ring, &ev, &shown))
 			goto full;
+		seen->shown = shown;
 		seen->named = ev.tid;
+	} else if (t->ns_tgid) {
+		shown = seen->shown;
 	}
 	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	if (!rec)
 		goto full;
 	*rec = ev;
-	rec->tid = seen->shown;
+	rec->tid = shown;
 	rec->gil = gil;
 	rec->site = GT_COOKIE_SITE(cookie);
 	if (ev.kind == GT_WAIT)
@@ -538,7 +545,7 @@ int gt_exit(void *ctx)
 	struct gt_seen *seen;
 	struct gt_rec ev, *rec;
 	void *ring;
-	__u32 i;
+	__u32 shown, i;
 
 	(void)ctx;
 	if (!t || !t->on || t->tgid != tgid)
@@ -558,13 +565,13 @@ int gt_exit(void *ctx)
 	if (t->lost != t->lost_told && tell_lost(t, ring, &ev))
 		goto full;
 	/* Its last name. */
-	if (tell_thread(t, ring, &ev, seen))
+	if (tell_thread(t, ring, &ev, &shown))
 		goto full;
 	rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 	if (!rec)
 		goto full;
 	*rec = ev;
-	rec->tid = seen->shown;
+	rec->tid = shown;
 	bpf_ringbuf_submit(rec, wakeup(t));
 	return 0;
 full:

@@ -140,7 +140,7 @@ struct gt_target {
 	 * of the same namespace, in whose ids all is told; the first hit tells the tgid.
 	 */
 	__u32 ns_tgid; /* 0: the recorder is in the root PID namespace */
-	__u32 unused;
+	__u32 pad0;
 	struct gt_code codes[GT_CODES];
 	/* BPF's own from here on; GILs that are known beforehand may be there before `on` is set.
 	 */
@@ -154,7 +154,8 @@ struct gt_target {
 	__u32 pad;
 	struct gt_cand cands[GT_CANDS];
 	struct gt_gil gils[GT_MAX_GILS];
-	struct gt_seen seen[GT_SEEN];
+	/* The places of a thread lie in one cache line. */
+	struct gt_seen seen[GT_SEEN] __attribute__((aligned(64)));
 };
 
 /* What happens to processes that are followed. In a ring of its own. */

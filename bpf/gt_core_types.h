@@ -41,6 +41,7 @@ struct task_struct {
 	struct pid *thread_pid; /* Linux 5.0 */
 	struct signal_struct *signal;
 	void *mm;
+	unsigned int in_execve : 1;
 };
 
 #pragma clang attribute pop

@@ -20,6 +20,10 @@ int gt_rename(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!t || !t->on || t->tgid != tgid)
 		return 0;
+	/* The name of the next program comes before gt_exec shuts the gate. */
+	if (bpf_core_field_exists(task->in_execve) &&
+	    BPF_CORE_READ_BITFIELD_PROBED(task, in_execve))
+		return 0;
 	seen = seen_of(t, tid);
 	ring = bpf_map_lookup_elem(&rings, slot);
 	if (seen->named != tid || !ring)

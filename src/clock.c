@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define ATTEMPTS 8
@@ -24,10 +25,18 @@ static int64_t parse_offset(const char *text)
 int gt_clock_setup(void)
 {
 	FILE *f = fopen("/proc/self/timens_offsets", "re");
+	struct stat ours, childrens;
 	char line[128];
 
 	if (!f) /* a kernel without time namespaces */
 		return errno == ENOENT ? 0 : -errno;
+	/* It tells of the namespace that children get, which is another before they are there. */
+	if (stat("/proc/self/ns/time", &ours) ||
+	    stat("/proc/self/ns/time_for_children", &childrens) ||
+	    ours.st_ino != childrens.st_ino) {
+		fclose(f);
+		return -ENOTSUP;
+	}
 	while (fgets(line, sizeof(line), f)) {
 		if (!strncmp(line, "monotonic ", 10))
 			mono_shift_ns = parse_offset(line + 10);

@@ -55,6 +55,7 @@ struct gt_collector {
 	size_t n_threads, room;
 	size_t n_fresh;
 	uint8_t missed; /* there were more new ones */
+	uint8_t gone;   /* what /proc shows is not what was recorded any more */
 	struct thread fresh[256];
 };
 
@@ -269,7 +270,7 @@ static void rename_thread(struct gt_collector *c, struct thread *t, uint64_t mon
 	char comm[GT_PROC_COMM];
 	pid_t ns_tid;
 
-	if (gt_proc_thread(c->proc, (pid_t)t->tid, comm, &ns_tid))
+	if (c->gone || gt_proc_thread(c->proc, (pid_t)t->tid, comm, &ns_tid))
 		return; /* it has ended */
 	if (!strcmp(comm, t->comm) && (uint32_t)ns_tid == t->ns_tid)
 		return;
@@ -340,7 +341,7 @@ static void find_missed(struct gt_collector *c, uint64_t mono_ns)
 	uint32_t n_seen = c->n_seen;
 	size_t n;
 
-	if (!c->missed || gt_snapshot_threads(c->proc, &all, &n))
+	if (!c->missed || c->gone || gt_snapshot_threads(c->proc, &all, &n))
 		return;
 	c->missed = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -586,6 +587,7 @@ int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64
 	struct gil_event lost = {.mono_ns = stop_mono_ns, .kind = GIL_LOST};
 	int err;
 
+	c->gone = reason == GIL_END_EXEC || reason == GIL_END_TARGET_EXIT;
 	absorb_fresh(c, stop_mono_ns);
 	find_missed(c, stop_mono_ns);
 	for (size_t i = 0; i < c->n_threads; i++)

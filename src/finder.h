@@ -50,6 +50,15 @@ enum gt_status gt_finder_first(struct gt_finder *f);
  */
 void gt_finder_followed(const struct gt_finder *f, void (*fn)(void *ctx, pid_t pid), void *ctx);
 
+/*
+ * Before gt_finder_start(): descendants that have come since. They are looked at by the thread.
+ * Returns how many; gt_finder_followed() has them, too.
+ */
+size_t gt_finder_descend(struct gt_finder *f);
+
+/* 1: for want of memory or descriptors, processes may be missing; logged. */
+int gt_finder_failed(const struct gt_finder *f);
+
 /* The next process that was found: 1, or 0 and nothing. */
 int gt_finder_take(struct gt_finder *f, struct gt_found *out);
 
@@ -68,6 +77,7 @@ int gt_finder_fd(const struct gt_finder *f);
  */
 enum gt_look {
 	GT_LOOK_ON,    /* as long as it lives */
+	GT_LOOK_SLOW,  /* the same, but not before a second: it may load one */
 	GT_LOOK_SHORT, /* only while it starts: all processes are looked at anyway */
 	GT_LOOK_HELD,  /* once, at once: it stands at its entry point and waits for the answer */
 };
@@ -80,7 +90,10 @@ void gt_finder_follow(struct gt_finder *f, pid_t pid);
 /* Processes that are looked at, and may become targets. */
 size_t gt_finder_pending(struct gt_finder *f);
 
-/* Ends the thread: nothing more is found. */
+/*
+ * Ends the thread: nothing more is found. Waits for a second at most: it may hang in a file, and
+ * the finder is not freed then.
+ */
 void gt_finder_stop(struct gt_finder *f);
 
 #endif

@@ -209,11 +209,23 @@ static enum gt_status open_file(struct gt_recording *r, const struct gt_recorder
 	return GT_NO_OUTPUT;
 }
 
+/* Nothing was recorded: leaves no file behind. */
+static void remove_file(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	struct gt_collect_stats none;
+
+	if (r->collector)
+		gt_collect_finish(r->collector, GIL_END_ERROR, gt_mono_ns(), 0, 0, &none);
+	r->collector = NULL;
+	if (r->file[0])
+		unlinkat(rec->dir_fd, r->file, 0);
+	r->file[0] = '\0';
+}
+
 enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec,
 				  uint32_t ring_bytes)
 {
 	enum gt_status status;
-	struct gt_collect_stats none;
 
 	r->ring_bytes = ring_bytes;
 	r->no_names = rec->no_names;
@@ -230,14 +242,14 @@ enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_record
 		}
 		status = gt_status_of(slot);
 	}
-	/* Nothing was recorded: leave no file behind. */
-	if (r->collector)
-		gt_collect_finish(r->collector, GIL_END_ERROR, gt_mono_ns(), 0, 0, &none);
-	r->collector = NULL;
-	if (r->file[0])
-		unlinkat(rec->dir_fd, r->file, 0);
-	r->file[0] = '\0';
+	remove_file(r, rec);
 	return status;
+}
+
+void gt_recording_abandon(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	gt_tracer_drop(rec->tracer, r->slot);
+	remove_file(r, rec);
 }
 
 uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *rec, const char *late,
@@ -444,14 +456,15 @@ static const char *advice(const struct gt_recording *r)
 }
 
 /* What is only known at the end. */
-static void write_last(struct gt_recording *r, const struct gt_recorder *rec)
+static void write_last(struct gt_recording *r, const struct gt_recorder *rec, int alive)
 {
 	const uint32_t host_pid = gt_tracer_host_pid(rec->tracer, r->slot);
 	const struct gt_number host =
 		gt_number(host_pid && host_pid != (uint32_t)r->proc.pid, host_pid);
 	char title[GT_CMDLINE_MAX] = "";
 
-	if (gt_about_cmdline(&r->proc, title, sizeof(title)) || !strcmp(title, r->about.cmdline))
+	if (!alive || gt_about_cmdline(&r->proc, title, sizeof(title)) ||
+	    !strcmp(title, r->about.cmdline))
 		title[0] = '\0';
 
 	const char *const meta[][2] = {
@@ -506,7 +519,7 @@ enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recor
 		read_names(r, 1, stop_mono_ns);
 		write_gil_at_end(r);
 	}
-	write_last(r, rec);
+	write_last(r, rec, alive);
 	if (is_silent(r) && !lost)
 		status = worse(status, explain_silence(r));
 	err = gt_collect_finish(r->collector, reason, stop_mono_ns, lost, gap_begin_ns, &r->stats);

@@ -88,6 +88,9 @@ void gt_recording_close(struct gt_recording *r);
 enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_recorder *rec,
 				  uint32_t ring_bytes);
 
+/* Takes that back, while the gate is shut. */
+void gt_recording_abandon(struct gt_recording *r, const struct gt_recorder *rec);
+
 /*
  * Opens the gate, and returns when: all from then on is recorded. late: why that is later than it
  * should be, such as "forked"; events from late_mono_ns on are missing then. NULL: it is not.

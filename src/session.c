@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session.h"
+#include "session_private.h"
 
 #include <fcntl.h>
 
@@ -11,25 +11,7 @@
 #include "log.h"
 #include "output.h"
 
-#define TICK_NS   100000000ull  /* how often rings below the wake-up threshold are read */
-#define SECOND_NS 1000000000ull /* clock samples; also the age at which a block is sealed */
-
-/* What an epoll event is about; a target's exit carries EV_EXIT_OF + its place. */
-enum { EV_STOP, EV_TICK, EV_DEADLINE, EV_RINGS, EV_FOUND, EV_COMMAND, EV_EXIT_OF };
-
-struct gt_session {
-	const struct gt_session_opts *opts;
-	struct gt_finder *finder;
-	struct gt_targets targets;
-	struct gt_command *command;
-	int command_status;
-	uint8_t command_runs;
-	uint8_t stopping; /* nothing new is taken in */
-	uint8_t follows;
-	int epoll_fd, tick_fd, deadline_fd;
-	uint64_t start_mono_ns, last_clock_mono_ns;
-	uint64_t shown_mono_ns, shown_events; /* by the last status line */
-};
+#define TICK_NS 100000000ull /* how often rings below the wake-up threshold are read */
 
 static int wants_all(const struct gt_session *s)
 {
@@ -88,19 +70,23 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 	return -ESRCH;
 }
 
-/* Nothing is taken in any more, and the command, if it still runs, goes on by itself. */
-static void stop(struct gt_session *s, enum gil_end_reason reason)
+/*
+ * Nothing is taken in any more, and the command, if it still runs, goes on by itself. The files
+ * come first: the finder may be at something that takes long.
+ */
+void gt_session_stop(struct gt_session *s, enum gil_end_reason reason)
 {
 	s->stopping = 1;
-	gt_finder_stop(s->finder);
 	if (s->command)
 		gt_command_continue(s->command, 1);
+	gt_targets_finish_ended(&s->targets);
 	gt_targets_finish_all(&s->targets, reason);
+	gt_finder_stop(s->finder);
 }
 
 /* ---- the loop's descriptors ---- */
 
-static int watch(struct gt_session *s, int fd, uint64_t what)
+int gt_session_watch(struct gt_session *s, int fd, uint64_t what)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
 
@@ -129,119 +115,14 @@ static int prepare_loop(struct gt_session *s)
 		return -errno;
 	err = timer(&s->tick_fd, TICK_NS, TICK_NS);
 	if (!err)
-		err = watch(s, s->tick_fd, EV_TICK);
+		err = gt_session_watch(s, s->tick_fd, EV_TICK);
 	if (!err)
-		err = watch(s, s->opts->stop_fd, EV_STOP);
+		err = gt_session_watch(s, s->opts->stop_fd, EV_STOP);
 	if (!err)
-		err = watch(s, gt_tracer_epoll_fd(s->targets.recorder.tracer), EV_RINGS);
+		err = gt_session_watch(s, gt_tracer_epoll_fd(s->targets.recorder.tracer), EV_RINGS);
 	if (!err)
-		err = watch(s, gt_finder_fd(s->finder), EV_FOUND);
+		err = gt_session_watch(s, gt_finder_fd(s->finder), EV_FOUND);
 	return err;
-}
-
-/* ---- those that come later ---- */
-
-static void follow(struct gt_session *s, pid_t pid)
-{
-	if (!s->follows)
-		return;
-	gt_tracer_follow(s->targets.recorder.tracer, pid);
-	gt_finder_follow(s->finder, pid);
-}
-
-/* Where the kernel cannot watch it (there is no memory), the tick notices its end. */
-static void watch_end_of(struct gt_session *s, size_t place)
-{
-	int err = watch(s, s->targets.list[place]->proc.pidfd, EV_EXIT_OF + place);
-
-	if (err)
-		gt_warn("process %d: its end will be noticed late: %s",
-			s->targets.list[place]->proc.pid, strerror(-err));
-}
-
-/* It has executed another program. */
-static void look_again(struct gt_session *s, pid_t pid)
-{
-	if (s->follows || wants_all(s))
-		gt_finder_look(s->finder, pid, 0, "executed", gt_mono_ns(),
-			       s->follows ? GT_LOOK_ON : GT_LOOK_SHORT);
-}
-
-/* A late comer; or what was held, which has done nothing yet. */
-static void arrive(struct gt_session *s, const struct gt_found *found)
-{
-	const struct gt_recorder *recorder = &s->targets.recorder;
-	struct gt_recording *r = found->recording;
-	enum gt_status status;
-	struct gil_clock now;
-	uint64_t begin_ns;
-	ssize_t place;
-
-	if (gt_targets_of(&s->targets, r->proc.pid)) { /* found in two ways */
-		gt_recording_close(r);
-		return;
-	}
-	place = gt_targets_put(&s->targets, r);
-	if (place < 0)
-		return;
-	status = gt_targets_start(&s->targets, r);
-	if (status) {
-		if (status != GT_NO_TARGET)
-			gt_targets_worsen(&s->targets, status);
-		else if (!gt_proc_ended(&r->proc))
-			look_again(s, found->pid);
-		gt_targets_let_go(&s->targets, r);
-		return;
-	}
-	follow(s, found->pid);
-	watch_end_of(s, (size_t)place);
-	gt_clock_sample(&now);
-	(void)gt_collect_clock(r->collector, &now);
-	begin_ns = gt_recording_begin(r, recorder, found->held ? NULL : found->how,
-				      found->born_mono_ns > s->start_mono_ns ? found->born_mono_ns
-									     : s->start_mono_ns);
-	gt_targets_worsen(&s->targets, gt_recording_look(r, recorder, begin_ns));
-	gt_debug("process %d: recorded from now on (%s)", found->pid, found->how);
-}
-
-static void take_found(struct gt_session *s)
-{
-	struct gt_found found;
-
-	while (gt_finder_take(s->finder, &found)) {
-		int python = found.recording != NULL;
-
-		if (python)
-			arrive(s, &found);
-		if (found.held && s->command)
-			gt_command_continue(s->command, python);
-	}
-}
-
-/* ---- news ---- */
-
-static void on_news(void *session, const struct gt_news *news)
-{
-	struct gt_session *s = session;
-	struct gt_recording *t = gt_targets_of(&s->targets, (pid_t)news->pid);
-
-	if (s->stopping)
-		return;
-	if (news->kind == GT_NEWS_BORN) {
-		gt_finder_look(s->finder, (pid_t)news->pid, (pid_t)news->parent, "forked",
-			       news->ts_ns, GT_LOOK_ON);
-		return;
-	}
-	/* At its entry point it is looked at before it runs. */
-	if (s->command_runs && gt_command_pid(s->command) == (pid_t)news->pid && !t)
-		return;
-	/* Old news: it was found as what it has become before this was read. */
-	if (t && t->collector && !gt_proc_memory_gone(&t->proc))
-		return;
-	if (t && t->collector)
-		gt_targets_finish(&s->targets, &t, 1, GIL_END_EXEC);
-	gt_finder_look(s->finder, (pid_t)news->pid, 0, "executed", news->ts_ns,
-		       s->follows && (t || !wants_all(s)) ? GT_LOOK_ON : GT_LOOK_SHORT);
 }
 
 static void read_rings(struct gt_session *s)
@@ -253,32 +134,9 @@ static void read_rings(struct gt_session *s)
 		struct gt_recording *r = gt_targets_at(&s->targets, slots[i]);
 
 		if (slots[i] == GT_TRACER_NEWS)
-			(void)gt_tracer_news(s->targets.recorder.tracer, on_news, s);
+			gt_session_read_news(s);
 		else if (r)
 			gt_targets_worsen(&s->targets, gt_recording_drain(r, &s->targets.recorder));
-	}
-}
-
-static void read_command(struct gt_session *s)
-{
-	switch (gt_command_news(s->command)) {
-	case GT_COMMAND_AT_ENTRY:
-		if (s->stopping)
-			gt_command_continue(s->command, 1);
-		else
-			gt_finder_look(s->finder, gt_command_pid(s->command), 0, "started",
-				       gt_mono_ns(), GT_LOOK_HELD);
-		break;
-	case GT_COMMAND_UNHELD:
-		gt_finder_look(s->finder, gt_command_pid(s->command), 0, "executed", gt_mono_ns(),
-			       GT_LOOK_ON);
-		break;
-	case GT_COMMAND_ENDED:
-		s->command_status = gt_command_status(s->command);
-		s->command_runs = 0;
-		break;
-	default:
-		break;
 	}
 }
 
@@ -291,7 +149,7 @@ static void read_signal(struct gt_session *s)
 	if (s->command_runs)
 		gt_command_signal(s->command, &info);
 	else
-		stop(s, GIL_END_STOPPED);
+		gt_session_stop(s, GIL_END_STOPPED);
 }
 
 /* ---- the loop ---- */
@@ -348,8 +206,7 @@ static void tick_one(struct gt_session *s, struct gt_recording *t, uint64_t mono
 			gt_warn("process %d has executed another program; its recording ends here",
 				pid);
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_EXEC);
-		/* Nobody has told, or it will be told after this. */
-		look_again(s, pid);
+		gt_session_look_again(s, pid, s->last_tick_mono_ns);
 	} else if (second && gt_proc_ended(&t->proc)) {
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_TARGET_EXIT);
 	}
@@ -362,6 +219,10 @@ static void tick(struct gt_session *s)
 	struct gil_clock now;
 
 	(void)!read(s->tick_fd, &expirations, sizeof(expirations));
+	/* Before the memory of targets is looked at: news tell when it has changed. */
+	if (!s->stopping)
+		gt_session_read_news(s);
+	gt_session_free_held(s, mono_ns);
 	if (sample)
 		gt_clock_sample(&now);
 	for (size_t i = 0; i < s->targets.n; i++)
@@ -369,6 +230,7 @@ static void tick(struct gt_session *s)
 			tick_one(s, s->targets.list[i], mono_ns, sample ? &now : NULL);
 	if (sample)
 		s->last_clock_mono_ns = mono_ns;
+	s->last_tick_mono_ns = mono_ns;
 	if (mono_ns - s->shown_mono_ns >= SECOND_NS / 2 && !s->stopping)
 		show_status(s, mono_ns);
 }
@@ -380,7 +242,7 @@ static int expects_more(struct gt_session *s)
 		return 1;
 	if (s->stopping || !is_open_ended(s))
 		return 0;
-	(void)gt_tracer_news(s->targets.recorder.tracer, on_news, s);
+	gt_session_read_news(s);
 	return wants_all(s) || gt_finder_pending(s->finder);
 }
 
@@ -421,17 +283,17 @@ static int loop(struct gt_session *s)
 				read_rings(s);
 				break;
 			case EV_FOUND:
-				take_found(s);
+				gt_session_take_found(s);
 				break;
 			case EV_COMMAND:
-				read_command(s);
+				gt_session_read_command(s);
 				break;
 			case EV_STOP:
 				read_signal(s);
 				break;
 			case EV_DEADLINE:
 				epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->deadline_fd, NULL);
-				stop(s, GIL_END_DURATION);
+				gt_session_stop(s, GIL_END_DURATION);
 				break;
 			default:
 				places[n_places++] = ready[i].data.u64 - EV_EXIT_OF;
@@ -490,8 +352,13 @@ static void follow_one(void *session, pid_t pid)
 
 static int start_finder(struct gt_session *s)
 {
-	if (s->follows)
+	/* From here on the kernel tells of children; those that have come meanwhile are looked for.
+	 */
+	if (s->follows) {
 		gt_finder_followed(s->finder, follow_one, s);
+		while (gt_finder_descend(s->finder))
+			gt_finder_followed(s->finder, follow_one, s);
+	}
 	return gt_finder_start(s->finder,
 			       s->follows && !gt_tracer_has_news(s->targets.recorder.tracer));
 }
@@ -512,8 +379,11 @@ static int start_command(struct gt_session *s)
 		return err;
 	}
 	s->command_runs = 1;
-	follow(s, gt_command_pid(s->command));
-	return watch(s, gt_command_fd(s->command), EV_COMMAND);
+	if (s->follows) {
+		gt_tracer_follow(s->targets.recorder.tracer, gt_command_pid(s->command));
+		gt_finder_follow(s->finder, gt_command_pid(s->command));
+	}
+	return gt_session_watch(s, gt_command_fd(s->command), EV_COMMAND);
 }
 
 /* From the opened gates on. */
@@ -527,10 +397,11 @@ static int begin(struct gt_session *s)
 		if (s->targets.list[i])
 			(void)gt_collect_clock(s->targets.list[i]->collector, &start);
 	s->start_mono_ns = s->last_clock_mono_ns = s->shown_mono_ns = start.mono_ns;
+	s->last_tick_mono_ns = start.mono_ns;
 	if (s->opts->duration_ns) {
 		err = timer(&s->deadline_fd, s->opts->duration_ns, 0);
 		if (!err)
-			err = watch(s, s->deadline_fd, EV_DEADLINE);
+			err = gt_session_watch(s, s->deadline_fd, EV_DEADLINE);
 	}
 	for (size_t i = 0; i < s->targets.n && !err; i++)
 		if (s->targets.list[i])
@@ -543,7 +414,7 @@ static int begin(struct gt_session *s)
 		gt_targets_worsen(
 			&s->targets,
 			gt_recording_look(s->targets.list[i], &s->targets.recorder, start.mono_ns));
-		watch_end_of(s, i);
+		gt_session_watch_end_of(s, i);
 	}
 	return err;
 }
@@ -592,7 +463,7 @@ int gt_session_record(struct gt_session *s)
 	if (!err) {
 		err = start_command(s);
 		if (err && !s->command) { /* logged */
-			stop(s, GIL_END_ERROR);
+			gt_session_stop(s, GIL_END_ERROR);
 			return err;
 		}
 	}
@@ -603,9 +474,11 @@ int gt_session_record(struct gt_session *s)
 	if (err) {
 		gt_error("recording failed: %s", strerror(-err));
 		gt_targets_worsen(&s->targets, GT_FAILED);
-		stop(s, GIL_END_ERROR);
+		gt_session_stop(s, GIL_END_ERROR);
 	}
 	gt_finder_stop(s->finder);
+	if (gt_finder_failed(s->finder))
+		gt_targets_worsen(&s->targets, GT_FAILED);
 	gt_status("%s", "");
 	say_what_was_missed(s);
 	return err;

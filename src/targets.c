@@ -6,7 +6,8 @@
 #include "clock.h"
 #include "log.h"
 
-#define STARTERS 16 /* threads */
+#define STARTERS   16  /* threads */
+#define LATE_SHARE 128 /* how many may still come */
 
 void gt_targets_worsen(struct gt_targets *t, enum gt_status status)
 {
@@ -109,12 +110,12 @@ void gt_targets_free(struct gt_targets *t)
 
 /*
  * Size of the rings when n more are to come now. Where later ones may come, half is kept for them,
- * and each of those takes an eighth of what is left. 0: the memory for rings is used up.
+ * and each of those takes a small share of what is left. 0: the memory for rings is used up.
  */
 static uint32_t ring_for(const struct gt_targets *t, size_t n, int late)
 {
 	uint64_t left = t->ring_memory > t->rings ? t->ring_memory - t->rings : 0;
-	uint64_t share = late ? left / 8 : left / n / (t->open_ended ? 2 : 1);
+	uint64_t share = late ? left / LATE_SHARE : left / n / (t->open_ended ? 2 : 1);
 	uint32_t size = GT_RING_MAX;
 
 	while (size > GT_RING_MIN && size > share)
@@ -145,7 +146,10 @@ static enum gt_status start(struct gt_targets *t, struct gt_recording *r, uint32
 
 	gt_log_hold();
 	status = gt_recording_start(r, &t->recorder, ring_bytes);
-	vanished = status && has_vanished(r);
+	vanished = has_vanished(r);
+	/* Attached, but to another program than was looked at. */
+	if (!status && vanished)
+		gt_recording_abandon(r, &t->recorder);
 	gt_log_release(!vanished);
 	return vanished ? GT_NO_TARGET : status;
 }
@@ -290,6 +294,16 @@ void gt_targets_finish(struct gt_targets *t, struct gt_recording *const *which, 
 	for (size_t i = 0; i < n; i++) {
 		gt_tracer_drop(tracer, which[i]->slot);
 		gt_targets_let_go(t, which[i]);
+	}
+}
+
+void gt_targets_finish_ended(struct gt_targets *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		struct gt_recording *r = t->list[i];
+
+		if (r && r->collector && gt_proc_ended(&r->proc))
+			gt_targets_finish(t, &r, 1, GIL_END_TARGET_EXIT);
 	}
 }
 

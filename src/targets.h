@@ -76,6 +76,8 @@ void gt_targets_collect(void *ctx);
  */
 void gt_targets_finish(struct gt_targets *t, struct gt_recording *const *which, size_t n,
 		       enum gil_end_reason reason);
+/* Those whose processes have ended. */
+void gt_targets_finish_ended(struct gt_targets *t);
 void gt_targets_finish_all(struct gt_targets *t, enum gil_end_reason reason);
 
 #endif

@@ -333,12 +333,22 @@ fail:
 	return err;
 }
 
+static int is_used(struct gt_tracer *t, uint32_t slot)
+{
+	int used;
+
+	pthread_mutex_lock(&t->closer.lock);
+	used = t->slots[slot].state == SLOT_USED;
+	pthread_mutex_unlock(&t->closer.lock);
+	return used;
+}
+
 void gt_tracer_close(struct gt_tracer *t)
 {
 	if (!t)
 		return;
 	for (uint32_t i = 0; i < t->n_slots; i++)
-		if (t->slots[i].state == SLOT_USED)
+		if (is_used(t, i))
 			gt_tracer_drop(t, i);
 	if (t->closer.running) {
 		pthread_mutex_lock(&t->closer.lock);
@@ -383,6 +393,14 @@ void gt_tracer_follow(struct gt_tracer *t, pid_t pid)
 
 	if (t->news && bpf_map_update_elem(bpf_map__fd(t->skel->maps.family), &key, &one, BPF_ANY))
 		gt_warn("process %d: its children cannot be followed: %s", pid, strerror(errno));
+}
+
+void gt_tracer_unfollow(struct gt_tracer *t, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+
+	if (t->news)
+		(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.family), &key);
 }
 
 uint64_t gt_tracer_news(struct gt_tracer *t, void (*fn)(void *ctx, const struct gt_news *news),

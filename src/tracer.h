@@ -39,6 +39,7 @@ int gt_tracer_has_news(const struct gt_tracer *t);
 
 /* Follows a process: its births and executions, and its children's, become news. */
 void gt_tracer_follow(struct gt_tracer *t, pid_t pid);
+void gt_tracer_unfollow(struct gt_tracer *t, pid_t pid);
 
 /* Hands on what has happened to followed processes. Returns how many news found no room, ever. */
 uint64_t gt_tracer_news(struct gt_tracer *t, void (*fn)(void *ctx, const struct gt_news *news),
