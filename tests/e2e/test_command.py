@@ -414,8 +414,10 @@ class Children(CommandTest):
             "p.wait(); print(os.getpid(), p.pid)\n")
 
     def test_they_are_recorded_if_asked_for(self):
+        # A child is not held: it has to live for longer than it takes to attach.
         for options, n in (([], 1), (["--follow"], 2)):
-            status, out, err = self.run_it([self.py.path, "-S", "-c", self.CODE, TWO_THREADS],
+            status, out, err = self.run_it([self.py.path, "-S", "-c", self.CODE,
+                                            TWO_THREADS + "import time\ntime.sleep(1)\n"],
                                            *options)
             self.assertEqual(status, 0, err)
             pids = [int(p) for p in out.split()]
