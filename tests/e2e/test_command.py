@@ -362,6 +362,24 @@ class Ends(CommandTest):
             self.assertIsNone(r.recording(pid).problem)
 
 
+    def test_the_recording_of_others_ends_with_it(self):
+        """Whatever else there is to record, or may come."""
+        with h.Workload(self.py) as other:
+            for options in (["--all-python"], ["-p", str(other.pid)], ["--follow"]):
+                with self.subTest(options[0]):
+                    status, _, err = self.run_it(
+                        [self.py.path, "-S", "-c", "import os, subprocess\n"
+                         "subprocess.Popen(['sleep', '20'], stdout=subprocess.DEVNULL,"
+                         " stderr=subprocess.DEVNULL, start_new_session=True)\n"
+                         + TWO_THREADS + "raise SystemExit(5)\n"], *options)
+                    self.assertEqual(status, 5, err)
+                    ends = {int(rec.meta["process.pid"]): rec.end.reason
+                            for rec in self.recordings()}
+                    if options[0] != "--follow":
+                        self.assertEqual(ends[other.pid], h.END_STOPPED)
+                    self.assertIn(h.END_TARGET_EXIT, ends.values())
+
+
 class User(CommandTest):
     def setUp(self):
         super().setUp()

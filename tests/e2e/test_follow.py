@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--follow: children of targets are recorded, too, each from soon after its birth to its end."""
 import os
+import resource
 import signal
 import sys
 
@@ -331,6 +332,24 @@ class Ends(Follow):
         rec = self.wait_closed(self.paths(self.rec, child.pid)[0])
         self.assert_counted(rec, self.done[child.pid])
         self.finish()
+
+    def test_descriptors_run_out(self):
+        """What cannot be looked at for want of them is said, and makes the status."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        for n in (60, 100):
+            with self.subTest(n):
+                self.OPTION = "--follow"
+                self.family = self.start()
+                r = self.record(self.family.pid, "--follow",
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
+                                                                      (n, min(n, limit))))
+                children = [self.family.beget("fork", "fork") for _ in range(40)]
+                h.until(lambda: "ulimit -n" in r.text() or len(r.files()) > len(children),
+                        "it says that descriptors are short")
+                self.assertIn(r.stop(), (h.FAILED, h.NO_OUTPUT), r.text()[-3000:])
+                self.assertEqual(r.text().count("ulimit -n"), 1, r.text())
+                for path in r.files():
+                    self.assert_sound(h.Recording(path))
 
     def test_a_follow_that_is_none(self):
         status, out, err = h.giltrace("-p", os.getpid(), "--follow=luck", "-d", "1")

@@ -174,6 +174,15 @@ class Processes(Many):
         if len(recorded) < len(children):
             self.assertTrue("--ring-memory" in r.text(), "it says what to do")
 
+    def test_a_hundred_and_fifty_children(self):
+        """Eight ranks and their workers: nobody is left out by default."""
+        family = self.start()
+        r = self.record(family.pid, "--follow")
+        children = [family.beget("fork", "fork") for _ in range(150)]
+        h.until(lambda: all(r.of(c.pid) for c in children), "all children are recorded")
+        self.assertLessEqual(sum(rings(r)), 256 * MIB + NEWS)
+        self.assertEqual(r.stop(), h.OK, r.text()[-3000:])
+
 
 class Threads(Many):
     def test_300_threads_in_one_process(self):

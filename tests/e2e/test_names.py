@@ -289,6 +289,20 @@ class Titles(Names):
         self.assertNotIn("--engine", first)
         self.assertIn("two words", second)
 
+    def test_the_next_program_leaves_its_name_to_itself(self):
+        """What is seen of a process after an exec is not what was recorded."""
+        self.begin(None, ("a",), "--follow")
+        self.count()
+        pid = self.family.pid
+        self.root.send("exec", argv=["/bin/sleep", "5.4321"])
+        h.until(lambda: h.Recording(self.paths(self.rec, pid)[0]).end, "the recording has ended")
+        self.stopped(self.rec)
+        rec = h.Recording(self.paths(self.rec, pid)[0])
+        self.assertEqual(rec.end.reason, h.END_EXEC)
+        self.assertNotIn("process.title", rec.meta)
+        self.assertNotEqual(threads(rec)[pid].comm, b"sleep")
+        os.kill(pid, signal.SIGKILL)
+
 
 if __name__ == "__main__":
     h.main()
