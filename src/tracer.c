@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "bpfload.h"
 #include "bpftarget.h"
 #include "giltrace.skel.h"
 #include "log.h"
-#include "rights.h"
 
 enum slot_state { SLOT_FREE, SLOT_USED, SLOT_DROPPED };
 
@@ -49,113 +49,10 @@ struct gt_tracer {
 	struct slot slots[]; /* the state is the closer's, under its lock */
 };
 
-GT_PRINTF(2, 0)
-static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
+static int map_targets(struct gt_tracer *t)
 {
-	gt_autofree char *text = NULL;
-	char *rest, *line;
-
-	(void)level; /* what matters is reported by who called libbpf, with its object */
-	if (gt_log_max() < GT_LOG_DEBUG)
-		return 0;
-	if (vasprintf(&text, fmt, ap) < 0) {
-		text = NULL;
-		return 0;
-	}
-	/* The verifier's log comes in one piece, and why it refuses stands in its last lines. */
-	rest = text;
-	while ((line = strsep(&rest, "\n")))
-		if (*line)
-			gt_debug("%s", line);
-	return 0;
-}
-
-static void choose_programs(struct gt_tracer *t, const struct gt_tracer_opts *opts, int btf)
-{
-	struct giltrace_bpf *skel = t->skel;
-
-	bpf_program__set_autoload(skel->progs.gt_rename, btf);
-	bpf_program__set_autoload(skel->progs.gt_born, btf && opts->follow);
-	bpf_program__set_autoload(skel->progs.gt_executed,
-				  btf && (opts->follow || opts->all_execs));
-	bpf_program__set_autoload(skel->progs.gt_gone, btf && opts->follow);
-	bpf_program__set_expected_attach_type(skel->progs.gt_hit, gt_attach_type(t->ops));
-	skel->rodata->recorder_pidns = t->pidns_ino;
-	skel->rodata->all_execs = opts->all_execs;
-}
-
-/*
- * libbpf wants the kernel's BTF for an object with CO-RE relocations even where all programs that
- * have some are left out. The object's own will do then: nothing is looked up in it. Returns a
- * descriptor, which the path is that of.
- */
-static int own_btf(char *path, size_t size)
-{
-	size_t len;
-	const void *elf = giltrace_bpf__elf_bytes(&len);
-	gt_autoclose int fd = memfd_create("gt_btf", MFD_CLOEXEC);
-
-	if (fd < 0 || write(fd, elf, len) != (ssize_t)len)
-		return errno ? -errno : -EIO;
-	snprintf(path, size, "/proc/self/fd/%d", fd);
-	return gt_steal_fd(&fd);
-}
-
-/* btf: with the programs that need the kernel's BTF. */
-static int load(struct gt_tracer *t, const struct gt_tracer_opts *opts, int btf)
-{
-	LIBBPF_OPTS(bpf_object_open_opts, open);
-	gt_autoclose int fd = -1;
-	char path[32];
 	int err;
 
-	if (!btf) {
-		fd = own_btf(path, sizeof(path));
-		if (fd < 0)
-			return fd;
-		open.btf_custom_path = path;
-	}
-	t->skel = giltrace_bpf__open_opts(&open);
-	if (!t->skel) {
-		err = -errno;
-		gt_error("cannot open the BPF object: %s", strerror(-err));
-		return err;
-	}
-	bpf_map__set_max_entries(t->skel->maps.targets, t->n_slots);
-	bpf_map__set_max_entries(t->skel->maps.rings, t->n_slots);
-	bpf_map__set_max_entries(t->skel->maps.slots, t->n_slots);
-	choose_programs(t, opts, btf);
-	err = giltrace_bpf__load(t->skel);
-	if (err) {
-		giltrace_bpf__destroy(t->skel);
-		t->skel = NULL;
-	}
-	return err;
-}
-
-static int load_some(struct gt_tracer *t, const struct gt_tracer_opts *opts)
-{
-	int btf = !access("/sys/kernel/btf/vmlinux", R_OK);
-	int err = load(t, opts, btf);
-
-	if (err && err != -EPERM && btf) {
-		gt_debug("the kernel does not load all programs (%s); trying without those that "
-			 "need its BTF",
-			 strerror(-err));
-		btf = 0;
-		err = load(t, opts, btf);
-	}
-	if (err) {
-		char why[GT_RIGHTS_TEXT];
-
-		gt_rights_why(GT_STEP_BPF, err, 0, why);
-		gt_error("the kernel does not load the BPF program: %s%s%s", strerror(-err), why,
-			 err == -EPERM ? "" : "; -v shows the verifier's words");
-		return err == -EPERM ? err : -ENOTSUP;
-	}
-	if (!btf)
-		gt_debug("without the kernel's BTF: threads' new names are seen late, and children "
-			 "are looked for in /proc");
 	t->targets_bytes = (size_t)t->n_slots * sizeof(struct gt_target);
 	t->targets = mmap(NULL, t->targets_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 			  bpf_map__fd(t->skel->maps.targets), 0);
@@ -304,7 +201,6 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 	pthread_mutex_init(&t->closer.lock, NULL);
 	pthread_cond_init(&t->closer.work, NULL);
 	t->n_slots = opts->max_targets;
-	libbpf_set_print(print_libbpf);
 	look_at_own_namespace(t);
 	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (t->epoll_fd < 0) {
@@ -315,7 +211,14 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 	t->ops = gt_attach_choose(opts->backend, &err);
 	if (!t->ops)
 		goto fail;
-	err = load_some(t, opts);
+	err = gt_bpfload(&(struct gt_bpfload_opts){.attach = t->ops,
+						   .max_targets = t->n_slots,
+						   .pidns_ino = t->pidns_ino,
+						   .follow = opts->follow,
+						   .all_execs = opts->all_execs},
+			 &t->skel);
+	if (!err)
+		err = map_targets(t);
 	if (err)
 		goto fail;
 	watch_ends(t);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tracer.h - the BPF side of a recording: the program, and for each target process its probes, its
- * ring and its counters. The only user of the skeleton. Used by one thread.
+ * ring and its counters. With bpfload.c the only user of the skeleton. Used by one thread, but that
+ * gt_tracer_add() and gt_tracer_drop() may be called by several.
  *
  * Life of a target: add (probes attached, gate shut) -> gate open -> gate shut -> settle -> consume
  * once more -> drop. Records come through the target's callback, in the order of the ring, from

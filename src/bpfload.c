@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpfload.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "giltrace.skel.h"
+#include "log.h"
+#include "rights.h"
+
+GT_PRINTF(2, 0)
+static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	gt_autofree char *text = NULL;
+	char *rest, *line;
+
+	(void)level; /* what matters is reported by who called libbpf, with its object */
+	if (gt_log_max() < GT_LOG_DEBUG)
+		return 0;
+	if (vasprintf(&text, fmt, ap) < 0) {
+		text = NULL;
+		return 0;
+	}
+	/* The verifier's log comes in one piece, and why it refuses stands in its last lines. */
+	rest = text;
+	while ((line = strsep(&rest, "\n")))
+		if (*line)
+			gt_debug("%s", line);
+	return 0;
+}
+
+static void choose_programs(struct giltrace_bpf *skel, const struct gt_bpfload_opts *opts, int btf)
+{
+	bpf_program__set_autoload(skel->progs.gt_rename, btf);
+	bpf_program__set_autoload(skel->progs.gt_born, btf && opts->follow);
+	bpf_program__set_autoload(skel->progs.gt_executed,
+				  btf && (opts->follow || opts->all_execs));
+	bpf_program__set_autoload(skel->progs.gt_gone, btf && opts->follow);
+	bpf_program__set_expected_attach_type(skel->progs.gt_hit, gt_attach_type(opts->attach));
+	skel->rodata->recorder_pidns = opts->pidns_ino;
+	skel->rodata->all_execs = opts->all_execs;
+}
+
+/*
+ * libbpf wants the kernel's BTF for an object with CO-RE relocations even where all programs that
+ * have some are left out. The object's own will do then: nothing is looked up in it. Returns a
+ * descriptor, which the path is that of.
+ */
+static int own_btf(char *path, size_t size)
+{
+	size_t len;
+	const void *elf = giltrace_bpf__elf_bytes(&len);
+	gt_autoclose int fd = memfd_create("gt_btf", MFD_CLOEXEC);
+
+	if (fd < 0 || write(fd, elf, len) != (ssize_t)len)
+		return errno ? -errno : -EIO;
+	snprintf(path, size, "/proc/self/fd/%d", fd);
+	return gt_steal_fd(&fd);
+}
+
+/* btf: with the programs that need the kernel's BTF. */
+static int load(const struct gt_bpfload_opts *opts, int btf, struct giltrace_bpf **out)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, open);
+	gt_autoclose int fd = -1;
+	struct giltrace_bpf *skel;
+	char path[32];
+	int err;
+
+	if (!btf) {
+		fd = own_btf(path, sizeof(path));
+		if (fd < 0)
+			return fd;
+		open.btf_custom_path = path;
+	}
+	skel = giltrace_bpf__open_opts(&open);
+	if (!skel) {
+		err = -errno;
+		gt_error("cannot open the BPF object: %s", strerror(-err));
+		return err;
+	}
+	bpf_map__set_max_entries(skel->maps.targets, opts->max_targets);
+	bpf_map__set_max_entries(skel->maps.rings, opts->max_targets);
+	bpf_map__set_max_entries(skel->maps.slots, opts->max_targets);
+	choose_programs(skel, opts, btf);
+	err = giltrace_bpf__load(skel);
+	if (err)
+		giltrace_bpf__destroy(skel);
+	else
+		*out = skel;
+	return err;
+}
+
+int gt_bpfload(const struct gt_bpfload_opts *opts, struct giltrace_bpf **out)
+{
+	int btf = !access("/sys/kernel/btf/vmlinux", R_OK);
+	int err;
+
+	libbpf_set_print(print_libbpf);
+	err = load(opts, btf, out);
+
+	if (err && err != -EPERM && btf) {
+		gt_debug("the kernel does not load all programs (%s); trying without those that "
+			 "need its BTF",
+			 strerror(-err));
+		btf = 0;
+		err = load(opts, btf, out);
+	}
+	if (err) {
+		char why[GT_RIGHTS_TEXT];
+
+		gt_rights_why(GT_STEP_BPF, err, 0, why);
+		gt_error("the kernel does not load the BPF program: %s%s%s", strerror(-err), why,
+			 err == -EPERM ? "" : "; -v shows the verifier's words");
+		return err == -EPERM ? err : -ENOTSUP;
+	}
+	if (!btf)
+		gt_debug("without the kernel's BTF: threads' new names are seen late, and children "
+			 "are looked for in /proc");
+	return 0;
+}
