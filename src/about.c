@@ -319,6 +319,17 @@ static uint64_t born(uint64_t ticks, const struct offsets *ours)
 	return age < host ? (uint64_t)(host - (age > 0 ? age : 0)) : 0;
 }
 
+uint64_t gt_about_born(const struct gt_proc *p)
+{
+	struct gt_proc us = {.procfd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+	struct offsets ours = {0};
+
+	read_offsets(&us, &ours);
+	if (us.procfd >= 0)
+		close(us.procfd);
+	return born(p->start_ticks, &ours);
+}
+
 static void compare_with_us(const struct gt_proc *p, uint64_t ticks, struct gt_about *a)
 {
 	struct gt_proc us = {.procfd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC)};

@@ -46,6 +46,9 @@ struct gt_about {
 /* 0; -ESRCH: it has ended. What else cannot be read is left empty. */
 int gt_about(const struct gt_proc *p, struct gt_about *out);
 
+/* born_mono_ns alone. */
+uint64_t gt_about_born(const struct gt_proc *p);
+
 /*
  * The command line or title alone, as above: it may change. 0 or -errno; -ESRCH: it has ended. Of a
  * zombie, and for a moment while it executes another program, it is "".

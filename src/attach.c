@@ -245,6 +245,12 @@ const struct gt_attach_ops *gt_attach_choose(enum gt_backend wanted, int *err)
 		ret = backends[i].try(&backends[i]);
 		if (!ret)
 			return &backends[i];
+		if (ret == -EMFILE || ret == -ENFILE) {
+			gt_error("cannot attach probes (%s): %s; ulimit -n gives more",
+				 backends[i].name, strerror(-ret));
+			*err = ret;
+			return NULL;
+		}
 		gt_rights_why(backends[i].step, ret, 0, why);
 		if (ret == -EPERM || ret == -EACCES) {
 			gt_error("cannot attach probes (%s): %s%s", backends[i].name,

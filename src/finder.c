@@ -73,6 +73,7 @@ static size_t look_for_children(struct gt_finder *f, uint64_t now_ns)
 			if (!k->taken)
 				gt_finder_watch(f, &(struct watched){.pid = k->pid,
 								     .parent = k->parent,
+								     .start_ticks = k->start_ticks,
 								     .how = "forked",
 								     .wait_ns = SOON_NS,
 								     .until_ns = UINT64_MAX});

@@ -19,10 +19,14 @@ static void deliver(struct gt_finder *f, const struct gt_found *found)
 	(void)eventfd_write(f->found_fd, 1);
 }
 
-/* Does it fail because we have run out of something, and may work another time? */
+/*
+ * Is it our failure, which may be over another time, and not that of a process that ends, or that
+ * we are not let look into?
+ */
 static int is_shortage(int err)
 {
-	return err == -EMFILE || err == -ENFILE || err == -ENOMEM;
+	return err && err != -ESRCH && err != -ENOENT && err != -EPERM && err != -EACCES &&
+	       err != -EAGAIN && err != -ENOEXEC && err != -ENOTSUP;
 }
 
 static void note_shortage(struct gt_finder *f, pid_t pid, int err)
@@ -129,6 +133,8 @@ static void consider(struct gt_finder *f, struct gt_known *k, uint64_t now_ns)
 	if (python > 0)
 		wanted = f->opts->all_python ? 1 : gt_npu_of(f->npus, &p, &npus);
 	note_barred(f, k->pid, python < 0 ? python : wanted);
+	if (python < 0 && is_shortage(python))
+		note_shortage(f, k->pid, python);
 	k->taken = excluded > 0 || wanted > 0;
 	if (python <= 0)
 		check_later(k, now_ns);
@@ -176,8 +182,17 @@ static void answer_held(struct gt_finder *f, const struct watched *w)
 		deliver(f, &(struct gt_found){.pid = w->pid, .held = 1});
 }
 
+/* Was it born after that was told? Then it has only got the same pid. */
+static int is_stranger(const struct gt_proc *p, const struct watched *w)
+{
+	if (w->start_ticks)
+		return p->start_ticks != w->start_ticks;
+	/* The time in /proc is given in hundredths of a second. */
+	return w->born_ns && gt_about_born(p) > w->born_ns + 2 * TICK_NS;
+}
+
 /* 1: done with it; 0: to be looked at again. */
-static int look(struct gt_finder *f, const struct watched *w)
+static int look(struct gt_finder *f, struct watched *w)
 {
 	struct gt_found as = {
 		.how = w->how, .born_mono_ns = w->born_ns, .held = w->look == GT_LOOK_HELD};
@@ -195,6 +210,12 @@ static int look(struct gt_finder *f, const struct watched *w)
 		answer_held(f, w);
 		return w->look == GT_LOOK_HELD || !is_shortage(err);
 	}
+	if (is_stranger(&p, w)) {
+		gt_proc_close(&p);
+		answer_held(f, w);
+		return 1;
+	}
+	w->start_ticks = p.start_ticks;
 	known = gt_families_inherited(f->families, &p, w->parent);
 	if (!known && gt_pytarget_is_python(f->cache, &p) <= 0) {
 		gt_proc_close(&p);
@@ -211,6 +232,9 @@ static int look(struct gt_finder *f, const struct watched *w)
 
 void gt_finder_look_at_watched(struct gt_finder *f, uint64_t now_ns)
 {
+	/* Where the kernel tells of executions, only a library that is loaded late is waited for.
+	 */
+	const uint64_t longest_ns = f->children_in_proc ? SCAN_NS : RECHECK_MAX_NS;
 	size_t left = 0;
 
 	for (size_t i = 0; i < f->n_watched; i++) {
@@ -219,7 +243,7 @@ void gt_finder_look_at_watched(struct gt_finder *f, uint64_t now_ns)
 		if (w->next_ns <= now_ns && !is_stopped(f)) {
 			if (look(f, w))
 				continue;
-			w->wait_ns = w->wait_ns * 2 > SCAN_NS ? SCAN_NS : w->wait_ns * 2;
+			w->wait_ns = w->wait_ns * 2 > longest_ns ? longest_ns : w->wait_ns * 2;
 			w->next_ns = gt_mono_ns() + w->wait_ns;
 		}
 		f->watched[left++] = *w;

@@ -12,6 +12,7 @@
 #include "finder.h"
 #include "proclist.h"
 
+#define TICK_NS        (10 * MS) /* of a clock in /proc; USER_HZ is 100 on both machines */
 #define MS             1000000ull
 #define SCAN_NS        (1000 * MS) /* between two looks at all processes */
 #define CHILDREN_NS    (200 * MS)  /* likewise, for children that nobody tells of */
@@ -24,7 +25,8 @@
 /* A process that is looked at until it is a Python. */
 struct watched {
 	pid_t pid;
-	pid_t parent; /* 0: not known */
+	pid_t parent;         /* 0: not known */
+	uint64_t start_ticks; /* 0: not known yet */
 	const char *how;
 	uint64_t born_ns;
 	uint64_t wait_ns, next_ns;

@@ -437,10 +437,11 @@ static void on_ended(void *ctx, const struct gt_recording *r)
 {
 	const struct options *o = ctx;
 
+	if (o->log == GT_LOG_ERROR)
+		return;
+	gt_status("%s", "");
 	/* A command's standard output is its own. */
-	if (o->log != GT_LOG_ERROR)
-		gt_report_result(r, o->session.output_dir,
-				 o->session.command.argv ? stderr : stdout);
+	gt_report_result(r, o->session.output_dir, o->session.command.argv ? stderr : stdout);
 }
 
 static int run(struct options *o)

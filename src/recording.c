@@ -5,11 +5,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "bounded.h"
 #include "clock.h"
 #include "describe.h"
 #include "log.h"
 #include "output.h"
 #include "rights.h"
+
+#define READ_MAX_MS 300 /* some milliseconds are usual, for hundreds of threads */
 
 enum gt_status gt_status_of(int err)
 {
@@ -34,31 +37,111 @@ static enum gt_status worse(enum gt_status a, enum gt_status b)
 	return a > b ? a : b;
 }
 
-/* What CPython 3.13+ tells of its GILs; the same of all CPythons in the process. -errno: it was
- * not let us know. */
-static int read_gils(const struct gt_recording *r, struct gt_snapshot_gils *out)
+/*
+ * Reads of the process's memory are made with copies of all that they need: one that hangs, because
+ * nobody serves a page of it, is left behind.
+ */
+struct reading {
+	struct gt_proc proc;
+	struct gt_python py;
+	struct gt_snapshot_gils gils;
+	struct gt_pyname *names;
+	size_t n_names;
+	struct gt_npus npus;
+	struct gt_about about;
+	struct gt_rank rank;
+	const char *why; /* static */
+	int err;
+};
+
+static void call_gils(void *arg)
 {
-	int refused = 0;
+	struct reading *a = arg;
+
+	a->err = gt_snapshot_gils(&a->proc, a->py.runtime, &a->gils, &a->why);
+}
+
+static void call_names(void *arg)
+{
+	struct reading *a = arg;
+
+	a->err = gt_pynames_read(&a->proc, &a->py, &a->names, &a->n_names, &a->why);
+}
+
+/* Command line and environment lie in its memory, too. */
+static void call_about(void *arg)
+{
+	struct reading *a = arg;
+
+	a->err = gt_about(&a->proc, &a->about);
+	if (a->err)
+		memset(&a->about, 0, sizeof(a->about));
+	a->rank = gt_rank_of(&a->proc, a->about.cmdline, &a->npus);
+}
+
+static void call_title(void *arg)
+{
+	struct reading *a = arg;
+
+	a->err = gt_about_cmdline(&a->proc, a->about.cmdline, sizeof(a->about.cmdline));
+}
+
+/* NULL: it could not be made, or hangs; *err says which. Else to be freed, and its err is the
+ * result. */
+static struct reading *make_reading(struct gt_recording *r, uint32_t python,
+				    void (*call)(void *arg), void (*meanwhile)(void *ctx),
+				    void *ctx, int *err)
+{
+	struct reading *a = r->no_memory ? NULL : calloc(1, sizeof(*a));
+
+	*err = r->no_memory ? -ETIMEDOUT : -ENOMEM;
+	if (!a)
+		return NULL;
+	a->proc = r->proc;
+	a->py = r->py.python[python];
+	a->npus = r->npus;
+	*err = gt_bounded_call(call, a, READ_MAX_MS, meanwhile, ctx);
+	if (!*err)
+		return a;
+	if (*err != -ETIMEDOUT) {
+		free(a);
+		return NULL;
+	}
+	r->no_memory = 1;
+	gt_warn("process %d: a read of its memory hangs, so its threads' names and what it was in "
+		"are not known",
+		r->proc.pid);
+	return NULL;
+}
+
+/*
+ * What CPython 3.13+ tells of its GILs; the same of all CPythons in the process. -errno: we were
+ * not let know. rec: NULL where other threads may be at the same.
+ */
+static int read_gils(struct gt_recording *r, const struct gt_recorder *rec,
+		     struct gt_snapshot_gils *out)
+{
 	uint32_t n_told = 0;
+	int refused = 0;
 
 	memset(out, 0, sizeof(*out));
 	for (uint32_t i = 0; i < r->py.n; i++) {
-		struct gt_snapshot_gils one;
-		const char *why = NULL;
-		int err = gt_snapshot_gils(&r->proc, r->py.python[i].runtime, &one, &why);
+		int err;
+		gt_autofree struct reading *a = make_reading(
+			r, i, call_gils, rec ? rec->meanwhile : NULL, rec ? rec->ctx : NULL, &err);
 
-		if (err == -EPERM || err == -EACCES)
-			refused = err;
-		if (err || !one.told) {
-			if (why)
+		if (a && (a->err == -EPERM || a->err == -EACCES))
+			refused = a->err;
+		if (!a || a->err || !a->gils.told) {
+			if (a && a->why)
 				gt_debug("process %d: its GILs are not known beforehand: %s",
-					 r->proc.pid, why);
+					 r->proc.pid, a->why);
 			continue;
 		}
 		n_told++;
-		out->free_threaded |= one.free_threaded;
-		for (uint32_t k = 0; k < one.n && out->n < GT_SNAPSHOT_GILS; k++)
-			out->gil[out->n++] = one.gil[k];
+		out->free_threaded |= a->gils.free_threaded;
+		for (uint32_t k = 0; k < a->gils.n && out->n < GT_SNAPSHOT_GILS; k++)
+			out->gil[out->n++] = a->gils.gil[k];
 	}
 	out->told = n_told == r->py.n;
 	return refused;
@@ -85,19 +168,32 @@ static int is_enabled(const struct gt_snapshot_gils *gils)
  * take_gil returns at once where a free-threaded build runs without its GIL, which looks like an
  * acquire to a probe on its return. The calls inside are not made then.
  */
-static int check_mode(const struct gt_recording *r)
+static int check_mode(struct gt_recording *r)
 {
 	struct gt_snapshot_gils gils;
 
 	if (gt_pytarget_mode(&r->py) != GT_PROBE_FUNCTIONS)
 		return 0;
-	(void)read_gils(r, &gils);
+	(void)read_gils(r, NULL, &gils);
 	if (!gils.free_threaded)
 		return 0;
 	gt_error("process %d runs a free-threaded CPython, in which function probes cannot tell "
 		 "whether the GIL is on; use --probe=sites or --probe=libc",
 		 r->proc.pid);
 	return -ENOEXEC;
+}
+
+/* Who it is, and its rank. */
+static void look_at(struct gt_recording *r)
+{
+	int err;
+	gt_autofree struct reading *a = make_reading(r, 0, call_about, NULL, NULL, &err);
+
+	r->rank = (struct gt_rank){.source = "default", .local = -1};
+	if (!a)
+		return;
+	r->about = a->about;
+	r->rank = a->rank;
 }
 
 struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cache,
@@ -122,11 +218,9 @@ struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cac
 		gt_recording_close(r);
 		return NULL;
 	}
-	if (gt_about(&r->proc, &r->about))
-		memset(&r->about, 0, sizeof(r->about));
 	if (npus)
 		r->npus = *npus;
-	r->rank = gt_rank_of(&r->proc, r->about.cmdline, npus);
+	look_at(r);
 	return r;
 }
 
@@ -157,7 +251,7 @@ static void know_gils(struct gt_recording *r, const struct gt_recorder *rec)
 {
 	struct gt_snapshot_gils gils;
 
-	(void)read_gils(r, &gils);
+	(void)read_gils(r, NULL, &gils);
 	for (uint32_t i = 0; i < gils.n; i++) {
 		/* Beside others, which of them is told at index 0 is not known. */
 		int index = count_noarg(&r->py)
@@ -295,7 +389,7 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 		r->first = NULL;
 		r->n_first = 0;
 	}
-	err = read_gils(r, &gils);
+	err = read_gils(r, rec, &gils);
 	if (err)
 		warn_refused(r, err);
 	/* What has happened since the gate was opened tells more than the snapshot. */
@@ -317,7 +411,8 @@ static int is_silent(const struct gt_recording *r)
 }
 
 /* What the interpreter calls its threads; asked for where there are threads that it may know. */
-static void read_names(struct gt_recording *r, int at_end, uint64_t mono_ns)
+static void read_names(struct gt_recording *r, const struct gt_recorder *rec, int at_end,
+		       uint64_t mono_ns)
 {
 	const char *told = NULL;
 	struct gt_number named;
@@ -326,18 +421,15 @@ static void read_names(struct gt_recording *r, int at_end, uint64_t mono_ns)
 	if (r->no_names || (!at_end && !gt_collect_wants_names(r->collector)))
 		return;
 	for (uint32_t i = 0; i < r->py.n; i++) {
-		gt_autofree struct gt_pyname *names = NULL;
-		const char *why = NULL;
-		size_t n = 0;
-		int err = gt_pynames_read(&r->proc, &r->py.python[i], &names, &n, &why);
+		int err;
+		gt_autofree struct reading *a =
+			make_reading(r, i, call_names, rec->meanwhile, rec->ctx, &err);
+		gt_autofree struct gt_pyname *names = a && !a->err ? a->names : NULL;
 
-		if (err) {
-			told = why;
-			n = 0;
-		}
-		if (err == -ENOTSUP && r->py.n == 1)
+		told = !a ? "its memory cannot be read" : a->err ? a->why : told;
+		if (a && a->err == -ENOTSUP && r->py.n == 1)
 			r->no_names = 1;
-		n_named += gt_collect_names(r->collector, names, n, mono_ns);
+		n_named += gt_collect_names(r->collector, names, names ? a->n_names : 0, mono_ns);
 	}
 	if (!at_end && !r->no_names)
 		return;
@@ -351,12 +443,12 @@ static void read_names(struct gt_recording *r, int at_end, uint64_t mono_ns)
 	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
 }
 
-void gt_recording_second(struct gt_recording *r, uint64_t mono_ns)
+void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns)
 {
 	struct gt_snapshot_thread *now;
 	size_t n;
 
-	read_names(r, 0, mono_ns);
+	read_names(r, rec, 0, mono_ns);
 
 	/* Only where nothing is recorded does it matter whether there was anything to record. */
 	if (!is_silent(r) || gt_snapshot_threads(&r->proc, &now, &n))
@@ -372,11 +464,11 @@ void gt_recording_second(struct gt_recording *r, uint64_t mono_ns)
  * Does the interpreter itself (3.13+) say that its GILs have not changed hands? A thread that gave
  * one up and took it again, with nobody between, does not show here.
  */
-static int has_not_switched(const struct gt_recording *r, int *is_kept)
+static int has_not_switched(struct gt_recording *r, int *is_kept)
 {
 	struct gt_snapshot_gils now;
 
-	(void)read_gils(r, &now);
+	(void)read_gils(r, NULL, &now);
 	*is_kept = 1;
 	if (!now.told || !r->gils_first.told || now.n != r->gils_first.n)
 		return 0;
@@ -427,7 +519,7 @@ static void write_gil_at_end(struct gt_recording *r)
 {
 	struct gt_snapshot_gils gils;
 
-	(void)read_gils(r, &gils);
+	(void)read_gils(r, NULL, &gils);
 	if (!gils.told || !gils.free_threaded)
 		return;
 
@@ -461,15 +553,14 @@ static void write_last(struct gt_recording *r, const struct gt_recorder *rec, in
 	const uint32_t host_pid = gt_tracer_host_pid(rec->tracer, r->slot);
 	const struct gt_number host =
 		gt_number(host_pid && host_pid != (uint32_t)r->proc.pid, host_pid);
-	char title[GT_CMDLINE_MAX] = "";
-
-	if (!alive || gt_about_cmdline(&r->proc, title, sizeof(title)) ||
-	    !strcmp(title, r->about.cmdline))
-		title[0] = '\0';
+	int err;
+	gt_autofree struct reading *a =
+		alive ? make_reading(r, 0, call_title, rec->meanwhile, rec->ctx, &err) : NULL;
+	const char *title = a && !a->err ? a->about.cmdline : "";
 
 	const char *const meta[][2] = {
 		{"process.host_pid", gt_or_null(host.text)},
-		{"process.title", gt_or_null(title)},
+		{"process.title", strcmp(title, r->about.cmdline) ? gt_or_null(title) : NULL},
 	};
 
 	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
@@ -515,8 +606,8 @@ enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recor
 	r->foreign = gt_tracer_foreign(rec->tracer, r->slot);
 	r->gils = gt_tracer_gils(rec->tracer, r->slot);
 	if (alive) {
-		gt_recording_second(r, stop_mono_ns);
-		read_names(r, 1, stop_mono_ns);
+		gt_recording_second(r, rec, stop_mono_ns);
+		read_names(r, rec, 1, stop_mono_ns);
 		write_gil_at_end(r);
 	}
 	write_last(r, rec, alive);

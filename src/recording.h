@@ -50,7 +50,8 @@ struct gt_recording {
 	/* private */
 	struct gt_collector *collector; /* NULL: not being recorded (any more) */
 	uint32_t ring_bytes;
-	uint8_t no_names; /* its interpreter does not tell, or nobody wants to know */
+	uint8_t no_names;  /* its interpreter does not tell, or nobody wants to know */
+	uint8_t no_memory; /* its memory is not read any more, as that hangs */
 	struct gt_snapshot_gils gils_first; /* at the start */
 	/* Those that were known before the gate was opened, by index: addresses of cond. */
 	uint64_t gil_known[GT_MAX_GILS];
@@ -67,6 +68,9 @@ struct gt_recorder {
 	int dir_fd;
 	const char *dir; /* its name, for messages */
 	uint8_t no_names;
+	/* Called while a process is looked at by the session's thread, which may take long. */
+	void (*meanwhile)(void *ctx);
+	void *ctx;
 };
 
 /*
@@ -109,7 +113,7 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 enum gt_status gt_recording_drain(struct gt_recording *r, const struct gt_recorder *rec);
 
 /* About every second; what is found out is put down for mono_ns. */
-void gt_recording_second(struct gt_recording *r, uint64_t mono_ns);
+void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns);
 
 /*
  * Once no hit is under way any more: reads the rest of the ring, ends the file, and looks whether

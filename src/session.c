@@ -47,7 +47,11 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 	}
 	s->opts = opts;
 	s->targets = (struct gt_targets){
-		.recorder = {.dir_fd = -1, .dir = opts->output_dir, .no_names = opts->no_names},
+		.recorder = {.dir_fd = -1,
+			     .dir = opts->output_dir,
+			     .no_names = opts->no_names,
+			     .meanwhile = gt_targets_drain,
+			     .ctx = &s->targets},
 		.ring_bytes = opts->ring_bytes,
 		.ring_memory = opts->ring_memory,
 		.open_ended = is_open_ended(s),
@@ -195,7 +199,7 @@ static void tick_one(struct gt_session *s, struct gt_recording *t, uint64_t mono
 	gt_targets_worsen(&s->targets, gt_recording_drain(t, &s->targets.recorder));
 	if (second) {
 		(void)gt_collect_clock(t->collector, second);
-		gt_recording_second(t, second->mono_ns);
+		gt_recording_second(t, &s->targets.recorder, second->mono_ns);
 	}
 	if (gt_collect_tick(t->collector, mono_ns)) {
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_ERROR);

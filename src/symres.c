@@ -209,8 +209,15 @@ static int resolve(const struct job *j, struct gt_sites *out)
 
 static int limit(int what, uint64_t max)
 {
-	struct rlimit r = {max, max};
+	struct rlimit r;
 
+	/* A limit that is lower already cannot be raised without CAP_SYS_RESOURCE. */
+	if (getrlimit((__rlimit_resource_t)what, &r))
+		return -1;
+	if (r.rlim_max > max)
+		r.rlim_max = max;
+	if (r.rlim_cur > r.rlim_max || what != RLIMIT_AS)
+		r.rlim_cur = r.rlim_max;
 	return setrlimit((__rlimit_resource_t)what, &r);
 }
 

@@ -230,6 +230,15 @@ enum gt_status gt_targets_start(struct gt_targets *t, struct gt_recording *r)
 
 /* ---- finish ---- */
 
+void gt_targets_drain(void *ctx)
+{
+	struct gt_targets *t = ctx;
+
+	for (size_t i = 0; i < t->n; i++)
+		if (t->list[i] && t->list[i]->collector)
+			gt_targets_worsen(t, gt_recording_drain(t->list[i], &t->recorder));
+}
+
 void gt_targets_collect(void *ctx)
 {
 	struct gt_targets *t = ctx;

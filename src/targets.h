@@ -66,7 +66,11 @@ enum gt_status gt_targets_start(struct gt_targets *t, struct gt_recording *r);
 /* Gives one up that is not being recorded, and frees it. */
 void gt_targets_let_go(struct gt_targets *t, struct gt_recording *r);
 
-/* Reads all rings: to be called while something else takes long. ctx: the targets. */
+/*
+ * Reads all rings: to be called while something else takes long. ctx: the targets. collect() writes
+ * what is due, too; drain() is for while one of them is at work on its file.
+ */
+void gt_targets_drain(void *ctx);
 void gt_targets_collect(void *ctx);
 
 /*

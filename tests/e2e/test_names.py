@@ -2,6 +2,7 @@
 """Names of threads, in the kernel and in Python, and titles of processes: as late as possible."""
 import os
 import signal
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -208,6 +209,28 @@ class Python(Names):
                          {n: n.encode() for n in names})
         for name, tid in self.tids.items():
             self.assertIn(name, self.label(trace, tid))
+
+    def test_memory_that_nobody_serves(self):
+        """A process whose memory cannot be read hangs neither giltrace nor others' recordings."""
+        some = [p for p in h.pythons() if p.version[:2] == (3, 11) and "debug" not in p.label]
+        if not some:
+            self.skipTest("no CPython 3.11 here, which the workload is made for")
+        trap = subprocess.Popen(some[0].command() + [os.path.join(h.WORKLOADS, "trap.py")],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=some[0].env)
+        try:
+            self.assertEqual(trap.stdout.readline(), b"ready\n")
+            with h.Workload(h.python()) as w:
+                r = self.record([trap.pid, w.pid], "-d", "1.5")
+                self.assertEqual(r.finish(), h.OK, r.text())
+        finally:
+            trap.kill()
+            trap.wait()
+            trap.stdout.close()
+        self.assertIn("hangs", r.text())
+        for pid in (trap.pid, w.pid):
+            rec = r.recording(pid)
+            self.assert_sound(rec)
+            self.assertEqual(rec.end.reason, h.END_DURATION)
 
     def test_a_child_has_the_names_of_its_own_threads(self):
         """After a fork the interpreter may still know those of the parent, which are not there."""

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "families.h"
@@ -38,9 +39,10 @@ static pid_t start(int executes)
 	assert_int_equal(pipe(fd), 0);
 	pid = fork();
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(fd[1], STDOUT_FILENO);
 		if (executes)
-			execl("/bin/sh", "sh", "-c", "echo; read x", NULL);
+			execl("/bin/sh", "sh", "-c", "echo; exec sleep 100", NULL);
 		(void)!write(STDOUT_FILENO, "\n", 1);
 		for (;;)
 			pause();

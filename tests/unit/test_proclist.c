@@ -8,17 +8,21 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "proclist.h"
 
-static pid_t start(void)
+static pid_t start(int dies_with_us)
 {
 	pid_t pid = fork();
 
-	if (!pid)
+	if (!pid) {
+		if (dies_with_us)
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
 			pause();
+	}
 	assert_true(pid > 0);
 	return pid;
 }
@@ -32,7 +36,7 @@ static void end(pid_t pid)
 static void knows_what_was_found_out(void **state)
 {
 	struct gt_proclist l = {.n = 0};
-	pid_t pid = start();
+	pid_t pid = start(1);
 	struct gt_known *k;
 
 	(void)state;
@@ -76,7 +80,7 @@ static void parents_change(void **state)
 	assert_int_equal(pipe(fd), 0);
 	parent = fork();
 	if (!parent) {
-		child = start();
+		child = start(0);
 		_exit(write(fd[1], &child, sizeof(child)) != sizeof(child));
 	}
 	assert_int_equal(read(fd[0], &child, sizeof(child)), sizeof(child));
