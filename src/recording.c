@@ -5,14 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "bounded.h"
 #include "clock.h"
 #include "describe.h"
 #include "log.h"
 #include "output.h"
+#include "reading.h"
 #include "rights.h"
-
-#define READ_MAX_MS 300 /* some milliseconds are usual, for hundreds of threads */
 
 enum gt_status gt_status_of(int err)
 {
@@ -38,83 +36,6 @@ static enum gt_status worse(enum gt_status a, enum gt_status b)
 }
 
 /*
- * Reads of the process's memory are made with copies of all that they need: one that hangs, because
- * nobody serves a page of it, is left behind.
- */
-struct reading {
-	struct gt_proc proc;
-	struct gt_python py;
-	struct gt_snapshot_gils gils;
-	struct gt_pyname *names;
-	size_t n_names;
-	struct gt_npus npus;
-	struct gt_about about;
-	struct gt_rank rank;
-	const char *why; /* static */
-	int err;
-};
-
-static void call_gils(void *arg)
-{
-	struct reading *a = arg;
-
-	a->err = gt_snapshot_gils(&a->proc, a->py.runtime, &a->gils, &a->why);
-}
-
-static void call_names(void *arg)
-{
-	struct reading *a = arg;
-
-	a->err = gt_pynames_read(&a->proc, &a->py, &a->names, &a->n_names, &a->why);
-}
-
-/* Command line and environment lie in its memory, too. */
-static void call_about(void *arg)
-{
-	struct reading *a = arg;
-
-	a->err = gt_about(&a->proc, &a->about);
-	if (a->err)
-		memset(&a->about, 0, sizeof(a->about));
-	a->rank = gt_rank_of(&a->proc, a->about.cmdline, &a->npus);
-}
-
-static void call_title(void *arg)
-{
-	struct reading *a = arg;
-
-	a->err = gt_about_cmdline(&a->proc, a->about.cmdline, sizeof(a->about.cmdline));
-}
-
-/* NULL: it could not be made, or hangs; *err says which. Else to be freed, and its err is the
- * result. */
-static struct reading *make_reading(struct gt_recording *r, uint32_t python,
-				    void (*call)(void *arg), void (*meanwhile)(void *ctx),
-				    void *ctx, int *err)
-{
-	struct reading *a = r->no_memory ? NULL : calloc(1, sizeof(*a));
-
-	*err = r->no_memory ? -ETIMEDOUT : -ENOMEM;
-	if (!a)
-		return NULL;
-	a->proc = r->proc;
-	a->py = r->py.python[python];
-	a->npus = r->npus;
-	*err = gt_bounded_call(call, a, READ_MAX_MS, meanwhile, ctx);
-	if (!*err)
-		return a;
-	if (*err != -ETIMEDOUT) {
-		free(a);
-		return NULL;
-	}
-	r->no_memory = 1;
-	gt_warn("process %d: a read of its memory hangs, so its threads' names and what it was in "
-		"are not known",
-		r->proc.pid);
-	return NULL;
-}
-
-/*
  * What CPython 3.13+ tells of its GILs; the same of all CPythons in the process. -errno: we were
  * not let know. rec: NULL where other threads may be at the same.
  */
@@ -126,9 +47,7 @@ static int read_gils(struct gt_recording *r, const struct gt_recorder *rec,
 
 	memset(out, 0, sizeof(*out));
 	for (uint32_t i = 0; i < r->py.n; i++) {
-		int err;
-		gt_autofree struct reading *a = make_reading(
-			r, i, call_gils, rec ? rec->meanwhile : NULL, rec ? rec->ctx : NULL, &err);
+		gt_autofree struct gt_reading *a = gt_reading_make(r, i, GT_READ_GILS, rec);
 
 		if (a && (a->err == -EPERM || a->err == -EACCES))
 			refused = a->err;
@@ -186,8 +105,7 @@ static int check_mode(struct gt_recording *r)
 /* Who it is, and its rank. */
 static void look_at(struct gt_recording *r)
 {
-	int err;
-	gt_autofree struct reading *a = make_reading(r, 0, call_about, NULL, NULL, &err);
+	gt_autofree struct gt_reading *a = gt_reading_make(r, 0, GT_READ_ABOUT, NULL);
 
 	r->rank = (struct gt_rank){.source = "default", .local = -1};
 	if (!a)
@@ -421,9 +339,7 @@ static void read_names(struct gt_recording *r, const struct gt_recorder *rec, in
 	if (r->no_names || (!at_end && !gt_collect_wants_names(r->collector)))
 		return;
 	for (uint32_t i = 0; i < r->py.n; i++) {
-		int err;
-		gt_autofree struct reading *a =
-			make_reading(r, i, call_names, rec->meanwhile, rec->ctx, &err);
+		gt_autofree struct gt_reading *a = gt_reading_make(r, i, GT_READ_NAMES, rec);
 		gt_autofree struct gt_pyname *names = a && !a->err ? a->names : NULL;
 
 		told = !a ? "its memory cannot be read" : a->err ? a->why : told;
@@ -553,9 +469,7 @@ static void write_last(struct gt_recording *r, const struct gt_recorder *rec, in
 	const uint32_t host_pid = gt_tracer_host_pid(rec->tracer, r->slot);
 	const struct gt_number host =
 		gt_number(host_pid && host_pid != (uint32_t)r->proc.pid, host_pid);
-	int err;
-	gt_autofree struct reading *a =
-		alive ? make_reading(r, 0, call_title, rec->meanwhile, rec->ctx, &err) : NULL;
+	gt_autofree struct gt_reading *a = alive ? gt_reading_make(r, 0, GT_READ_TITLE, rec) : NULL;
 	const char *title = a && !a->err ? a->about.cmdline : "";
 
 	const char *const meta[][2] = {
