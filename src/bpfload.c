@@ -17,7 +17,7 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 	char *rest, *line;
 
 	(void)level; /* what matters is reported by who called libbpf, with its object */
-	if (gt_log_max() < GT_LOG_DEBUG)
+	if (gt_log_max() < GT_LOG_TRACE)
 		return 0;
 	if (vasprintf(&text, fmt, ap) < 0) {
 		text = NULL;
@@ -27,7 +27,7 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 	rest = text;
 	while ((line = strsep(&rest, "\n")))
 		if (*line)
-			gt_debug("%s", line);
+			gt_log(GT_LOG_TRACE, "%s", line);
 	return 0;
 }
 
@@ -113,7 +113,7 @@ int gt_bpfload(const struct gt_bpfload_opts *opts, struct giltrace_bpf **out)
 
 		gt_rights_why(GT_STEP_BPF, err, 0, why);
 		gt_error("the kernel does not load the BPF program: %s%s%s", strerror(-err), why,
-			 err == -EPERM ? "" : "; -v shows the verifier's words");
+			 err == -EPERM ? "" : "; -vv shows the verifier's words");
 		return err == -EPERM ? err : -ENOTSUP;
 	}
 	if (!btf)

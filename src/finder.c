@@ -115,6 +115,11 @@ size_t gt_finder_descend(struct gt_finder *f)
 	return look_for_children(f, gt_mono_ns());
 }
 
+int gt_finder_has_npus(const struct gt_finder *f)
+{
+	return gt_npu_host_devices(f->npus) > 0;
+}
+
 int gt_finder_failed(const struct gt_finder *f)
 {
 	return __atomic_load_n(&f->failed, __ATOMIC_RELAXED);
@@ -130,6 +135,7 @@ void gt_finder_followed(const struct gt_finder *f, void (*fn)(void *ctx, pid_t p
 enum gt_status gt_finder_first(struct gt_finder *f)
 {
 	enum gt_status status = GT_OK;
+	size_t n_named;
 
 	for (size_t i = 0; i < f->opts->n_pids; i++) {
 		enum gt_status one = open_named(f, i);
@@ -137,18 +143,24 @@ enum gt_status gt_finder_first(struct gt_finder *f)
 		if (one > status)
 			status = one;
 	}
+	n_named = f->n_found;
 	if (f->opts->all_npu || f->opts->all_python)
 		gt_finder_scan(f, gt_mono_ns());
 	if (f->opts->follow)
 		find_descendants(f);
 	gt_finder_warn_barred(f);
-	if (f->n_found || f->opts->n_pids || !f->opts->all_npu || f->opts->all_python)
+	if (f->n_found > n_named || !f->opts->all_npu || f->opts->all_python)
 		return status;
-	if (!gt_npu_host_devices(f->npus))
-		gt_error("there is no Ascend NPU on this host, or its driver is not loaded: %s",
-			 gt_npu_host_text(f->npus));
+	/* Where others are named, there is something to record. */
+	if (!gt_finder_has_npus(f))
+		gt_log(f->opts->n_pids ? GT_LOG_WARN : GT_LOG_ERROR,
+		       "there is no Ascend NPU on this host, or its driver is not loaded: %s",
+		       gt_npu_host_text(f->npus));
 	else
-		gt_error("no Python process uses an NPU now: %s", gt_npu_host_text(f->npus));
+		gt_log(f->opts->n_pids ? GT_LOG_WARN : GT_LOG_ERROR,
+		       "no Python process uses an NPU now: %s", gt_npu_host_text(f->npus));
+	if (f->opts->n_pids)
+		return status;
 	return GT_NO_TARGET;
 }
 

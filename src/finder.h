@@ -56,6 +56,9 @@ void gt_finder_followed(const struct gt_finder *f, void (*fn)(void *ctx, pid_t p
  */
 size_t gt_finder_descend(struct gt_finder *f);
 
+/* Are there NPUs on this host? If not, no process can come to use one. */
+int gt_finder_has_npus(const struct gt_finder *f);
+
 /* 1: for want of memory or descriptors, processes may be missing; logged. */
 int gt_finder_failed(const struct gt_finder *f);
 

@@ -19,14 +19,10 @@ static void deliver(struct gt_finder *f, const struct gt_found *found)
 	(void)eventfd_write(f->found_fd, 1);
 }
 
-/*
- * Is it our failure, which may be over another time, and not that of a process that ends, or that
- * we are not let look into?
- */
+/* Does it fail because we have run out of something, and may work another time? */
 static int is_shortage(int err)
 {
-	return err && err != -ESRCH && err != -ENOENT && err != -EPERM && err != -EACCES &&
-	       err != -EAGAIN && err != -ENOEXEC && err != -ENOTSUP;
+	return err == -EMFILE || err == -ENFILE || err == -ENOMEM;
 }
 
 static void note_shortage(struct gt_finder *f, pid_t pid, int err)
@@ -230,6 +226,15 @@ static int look(struct gt_finder *f, struct watched *w)
 	return w->look == GT_LOOK_HELD || (err != -EAGAIN && !is_shortage(err));
 }
 
+/* How long to wait for the next look: not for long while it starts, which may take seconds. */
+static uint64_t longer(const struct watched *w, uint64_t now_ns, uint64_t longest_ns)
+{
+	int starts = w->born_ns && now_ns < w->born_ns + STARTING_NS;
+	uint64_t max_ns = starts && longest_ns > STARTING_WAIT_NS ? STARTING_WAIT_NS : longest_ns;
+
+	return w->wait_ns * 2 > max_ns ? max_ns : w->wait_ns * 2;
+}
+
 void gt_finder_look_at_watched(struct gt_finder *f, uint64_t now_ns)
 {
 	/* Where the kernel tells of executions, only a library that is loaded late is waited for.
@@ -243,7 +248,7 @@ void gt_finder_look_at_watched(struct gt_finder *f, uint64_t now_ns)
 		if (w->next_ns <= now_ns && !is_stopped(f)) {
 			if (look(f, w))
 				continue;
-			w->wait_ns = w->wait_ns * 2 > longest_ns ? longest_ns : w->wait_ns * 2;
+			w->wait_ns = longer(w, now_ns, longest_ns);
 			w->next_ns = gt_mono_ns() + w->wait_ns;
 		}
 		f->watched[left++] = *w;

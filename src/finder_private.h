@@ -12,15 +12,16 @@
 #include "finder.h"
 #include "proclist.h"
 
-#define TICK_NS        (10 * MS) /* of a clock in /proc; USER_HZ is 100 on both machines */
-#define MS             1000000ull
-#define SCAN_NS        (1000 * MS) /* between two looks at all processes */
-#define CHILDREN_NS    (200 * MS)  /* likewise, for children that nobody tells of */
-#define RECHECK_MAX_NS (15000 * MS)
-#define SOON_NS        (1 * MS)    /* after an exec: its libraries are mapped within milliseconds */
-#define STARTING_NS    (2000 * MS) /* GT_LOOK_SHORT */
-#define STOP_SECONDS   1           /* for what the thread is at */
-#define WATCH_MAX      65536
+#define TICK_NS          (10 * MS) /* of a clock in /proc; USER_HZ is 100 on both machines */
+#define MS               1000000ull
+#define SCAN_NS          (1000 * MS) /* between two looks at all processes */
+#define CHILDREN_NS      (200 * MS)  /* likewise, for children that nobody tells of */
+#define RECHECK_MAX_NS   (15000 * MS)
+#define SOON_NS          (1 * MS) /* after an exec: its libraries are mapped within milliseconds */
+#define STARTING_NS      (2000 * MS) /* how long a program may take to load its libraries */
+#define STARTING_WAIT_NS (20 * MS)
+#define STOP_SECONDS     1 /* for what the thread is at */
+#define WATCH_MAX        65536
 
 /* A process that is looked at until it is a Python. */
 struct watched {

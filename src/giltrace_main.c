@@ -66,7 +66,8 @@ static const char doc[] =
 	"\n"
 	"A COMMAND is recorded from the first time that it takes the GIL on. giltrace passes "
 	"signals "
-	"on to it, ends with it and exits with its status, or 128 + N where signal N ended it, 127 "
+	"on to it, ends with it (-d ends the recording only) and exits with its status, or 128 + N "
+	"where signal N ended it, 127 "
 	"where it was not found and 126 where it could not be executed.\n"
 	"\n"
 	"Exit status without a command (the greatest that applies):\n"
@@ -126,7 +127,7 @@ static const struct argp_option options[] = {
 	 "Write a newline to this inherited descriptor once recording has begun", 3},
 	{"device-root", OPT_DEVICE_ROOT, "DIR", OPTION_HIDDEN,
 	 "Folder with the device nodes of the NPUs, for tests [/dev]", 3},
-	{"verbose", 'v', NULL, 0, "Say more, including what libbpf says", -1},
+	{"verbose", 'v', NULL, 0, "Say more; twice: also what libbpf says", -1},
 	{"quiet", 'q', NULL, 0, "Print errors only", -1},
 	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* what everybody tries first */
 	{0},
@@ -333,7 +334,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->session.find.deep = 1;
 		break;
 	case 'v':
-		o->log = GT_LOG_DEBUG;
+		o->log = o->log >= GT_LOG_DEBUG ? GT_LOG_TRACE : GT_LOG_DEBUG;
 		break;
 	case 'q':
 		o->log = GT_LOG_ERROR;

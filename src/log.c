@@ -49,7 +49,7 @@ static void clear_status(void)
 
 void gt_log(enum gt_log_level level, const char *fmt, ...)
 {
-	static const char *const prefix[] = {"", "warning: ", "", ""};
+	static const char *const prefix[] = {"", "warning: ", "", "", ""};
 	char line[2048];
 	va_list ap;
 

@@ -10,7 +10,7 @@
 
 #include "base.h"
 
-enum gt_log_level { GT_LOG_ERROR, GT_LOG_WARN, GT_LOG_INFO, GT_LOG_DEBUG };
+enum gt_log_level { GT_LOG_ERROR, GT_LOG_WARN, GT_LOG_INFO, GT_LOG_DEBUG, GT_LOG_TRACE };
 
 /* Which levels are shown; GT_LOG_INFO at the start. `program` (a literal) stands before each line.
  */

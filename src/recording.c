@@ -12,6 +12,8 @@
 #include "reading.h"
 #include "rights.h"
 
+#define NAMES_EVERY_NS 200000000ull
+
 enum gt_status gt_status_of(int err)
 {
 	switch (err) {
@@ -53,8 +55,9 @@ static int read_gils(struct gt_recording *r, const struct gt_recorder *rec,
 			refused = a->err;
 		if (!a || a->err || !a->gils.told) {
 			if (a && a->why)
-				gt_debug("process %d: its GILs are not known beforehand: %s",
-					 r->proc.pid, a->why);
+				gt_log(GT_LOG_TRACE,
+				       "process %d: its GILs are not known beforehand: %s",
+				       r->proc.pid, a->why);
 			continue;
 		}
 		n_told++;
@@ -274,9 +277,12 @@ uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *re
 	if (late)
 		(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
 	mono_ns = gt_mono_ns();
-	if (late)
-		gt_collect_late(r->collector, late_mono_ns < mono_ns ? late_mono_ns : mono_ns,
-				mono_ns);
+	if (late && late_mono_ns > mono_ns)
+		late_mono_ns = mono_ns;
+	if (late) {
+		gt_collect_late(r->collector, late_mono_ns, mono_ns);
+		r->late_ns = mono_ns - late_mono_ns;
+	}
 	for (uint8_t i = 0; i < GT_MAX_GILS; i++)
 		if (r->gil_known_set >> i & 1)
 			gt_collect_gil(r->collector, i, r->gil_known[i], mono_ns);
@@ -357,6 +363,14 @@ static void read_names(struct gt_recording *r, const struct gt_recorder *rec, in
 	};
 
 	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
+}
+
+void gt_recording_names(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns)
+{
+	if (mono_ns - r->names_mono_ns < NAMES_EVERY_NS)
+		return;
+	r->names_mono_ns = mono_ns;
+	read_names(r, rec, 0, mono_ns);
 }
 
 void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns)

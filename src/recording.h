@@ -46,12 +46,14 @@ struct gt_recording {
 	uint8_t without_gil;  /* free-threaded, its GIL off all the time, as far as is known */
 	uint8_t silence_told; /* that nothing was recorded has been explained */
 	uint8_t late;         /* it came while others were recorded */
+	uint64_t late_ns;     /* so long it was not recorded */
 	uint8_t unnamed; /* nobody has named it: that it ends before it is recorded is no news */
 	/* private */
 	struct gt_collector *collector; /* NULL: not being recorded (any more) */
 	uint32_t ring_bytes;
-	uint8_t no_names;  /* its interpreter does not tell, or nobody wants to know */
-	uint8_t no_memory; /* its memory is not read any more, as that hangs */
+	uint64_t names_mono_ns; /* when they were last asked for */
+	uint8_t no_names;       /* its interpreter does not tell, or nobody wants to know */
+	uint8_t no_memory;      /* its memory is not read any more, as that hangs */
 	struct gt_snapshot_gils gils_first; /* at the start */
 	/* Those that were known before the gate was opened, by index: addresses of cond. */
 	uint64_t gil_known[GT_MAX_GILS];
@@ -111,6 +113,9 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 
 /* Reads what is in the ring. */
 enum gt_status gt_recording_drain(struct gt_recording *r, const struct gt_recorder *rec);
+
+/* Between seconds: names of threads that are new, if it is time for that. */
+void gt_recording_names(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns);
 
 /* About every second; what is found out is put down for mono_ns. */
 void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns);

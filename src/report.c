@@ -108,14 +108,18 @@ void gt_report_target(const struct gt_recording *r)
 void gt_report_result(const struct gt_recording *r, const char *dir, FILE *out)
 {
 	const struct gt_collect_stats *st = &r->stats;
+	char late[64] = "";
 
 	if (!r->end)
 		return;
+	if (r->late_ns)
+		snprintf(late, sizeof(late), "first %" PRIu64 ".%" PRIu64 " ms not recorded, ",
+			 r->late_ns / 1000000, r->late_ns / 100000 % 10);
 	fprintf(out,
-		"%s/%s: %" PRIu64 " events, %" PRIu64 " lost, %" PRIu32 " threads, %" PRIu64
+		"%s/%s: %" PRIu64 " event%s, %" PRIu64 " lost, %s%" PRIu32 " thread%s, %" PRIu64
 		" KiB\n",
-		dir, r->file, st->events, st->lost + st->unwritten, st->threads,
-		(st->bytes + 1023) / 1024);
+		dir, r->file, st->events, st->events == 1 ? "" : "s", st->lost + st->unwritten,
+		late, st->threads, st->threads == 1 ? "" : "s", (st->bytes + 1023) / 1024);
 	fflush(out);
 	if (r->end == GIL_END_TARGET_EXIT)
 		gt_log(r->late ? GT_LOG_DEBUG : GT_LOG_INFO, "process %d has ended", r->proc.pid);

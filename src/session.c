@@ -15,7 +15,7 @@
 
 static int wants_all(const struct gt_session *s)
 {
-	return s->opts->find.all_npu || s->opts->find.all_python;
+	return s->opts->find.all_python || (s->opts->find.all_npu && gt_finder_has_npus(s->finder));
 }
 
 /* Can targets come after the start? */
@@ -54,7 +54,6 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 			     .ctx = &s->targets},
 		.ring_bytes = opts->ring_bytes,
 		.ring_memory = opts->ring_memory,
-		.open_ended = is_open_ended(s),
 		.ended = on_ended,
 		.ctx = s,
 	};
@@ -66,6 +65,7 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 		gt_targets_worsen(&s->targets, GT_FAILED);
 		return err;
 	}
+	s->targets.open_ended = is_open_ended(s);
 	gt_targets_worsen(&s->targets, gt_finder_first(s->finder));
 	while (gt_finder_take(s->finder, &found))
 		(void)gt_targets_put(&s->targets, found.recording);
@@ -183,7 +183,8 @@ static void show_status(struct gt_session *s, uint64_t mono_ns)
 		snprintf(end, sizeof(end), " of %llu.%llu", (unsigned long long)all / 10,
 			 (unsigned long long)all % 10);
 	if (is_open_ended(s))
-		snprintf(processes, sizeof(processes), "  %zu processes", s->targets.n_open);
+		snprintf(processes, sizeof(processes), "  %zu process%s", s->targets.n_open,
+			 s->targets.n_open == 1 ? "" : "es");
 	gt_status("%llu.%llu%s s%s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
 		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10, end, processes,
 		  (unsigned long long)((events - s->shown_events) * 1000 /
@@ -201,6 +202,7 @@ static void tick_one(struct gt_session *s, struct gt_recording *t, uint64_t mono
 		(void)gt_collect_clock(t->collector, second);
 		gt_recording_second(t, &s->targets.recorder, second->mono_ns);
 	}
+	gt_recording_names(t, &s->targets.recorder, mono_ns);
 	if (gt_collect_tick(t->collector, mono_ns)) {
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_ERROR);
 	} else if (gt_proc_executed(&t->proc)) {
@@ -235,7 +237,8 @@ static void tick(struct gt_session *s)
 	if (sample)
 		s->last_clock_mono_ns = mono_ns;
 	s->last_tick_mono_ns = mono_ns;
-	if (mono_ns - s->shown_mono_ns >= SECOND_NS / 2 && !s->stopping)
+	/* A command writes to the terminal, too. */
+	if (mono_ns - s->shown_mono_ns >= SECOND_NS / 2 && !s->stopping && !s->command)
 		show_status(s, mono_ns);
 }
 
@@ -298,6 +301,8 @@ static int loop(struct gt_session *s)
 			case EV_DEADLINE:
 				epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->deadline_fd, NULL);
 				gt_session_stop(s, GIL_END_DURATION);
+				if (s->command_runs)
+					gt_info("the time is up; waiting for the command to end");
 				break;
 			default:
 				places[n_places++] = ready[i].data.u64 - EV_EXIT_OF;
@@ -326,7 +331,7 @@ static int open_tracer(struct gt_session *s)
 	if (!err && s->opts->follow == GT_FOLLOW_BPF &&
 	    !gt_tracer_has_news(s->targets.recorder.tracer)) {
 		gt_error("--follow=bpf: this kernel does not load the programs that follow "
-			 "processes (is there a /sys/kernel/btf/vmlinux?); -v tells why, "
+			 "processes (is there a /sys/kernel/btf/vmlinux?); -vv tells why, "
 			 "--follow=proc works without");
 		err = -ENOTSUP;
 	}

@@ -89,6 +89,9 @@ class Checker:
     def add(self, e):
         if not isinstance(e, Event) or e.keys_in_order[-1:] != ["ph"]:
             return self.fault(e, "ph is not the last key")
+        # Perfetto puts all processes with a text for their pid into one.
+        if not isinstance(e.get("pid"), Number):
+            return self.fault(e, "pid is no number")
         if e["ph"] == "X":
             return self.add_slice(e)
         if e["ph"] in ("I", "C"):

@@ -160,8 +160,8 @@ static int tell_process(struct job *j)
 	unsigned int copy = gt_inputs_choose_id(j->in, j->me, j->shown_pid);
 	char name[GT_LABEL_PROCESS_MAX], tags[GT_LABEL_TAGS_MAX];
 	struct gt_sink_process p = {
-		.id = id,
-		.pid = copy == 1 ? j->shown_pid : 0,
+		.pid = copy == 1 && j->shown_pid ? j->shown_pid
+						 : GT_SINK_TID_END + 1 + (uint32_t)j->me,
 		.main_tid = j->shown_pid,
 		.name = name,
 		.tags = tags,

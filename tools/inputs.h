@@ -11,10 +11,12 @@
 #include "base.h"
 #include "sink.h"
 
+#define GT_INPUT_ID_MAX 100
+
 struct gt_input {
 	char *path;
-	char id[GT_SINK_ID_MAX + 1]; /* set by gt_inputs_choose_id() */
-	int known;                   /* it is there: dev and ino are valid */
+	char id[GT_INPUT_ID_MAX + 1]; /* set by gt_inputs_choose_id() */
+	int known;                    /* it is there: dev and ino are valid */
 	dev_t dev;
 	ino_t ino;
 };

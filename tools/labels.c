@@ -96,6 +96,7 @@ void gt_label_process(char buf[GT_LABEL_PROCESS_MAX], const gil_reader *r, const
 {
 	static const char *const keys[] = {"process.title", "process.cmdline", "process.comm"};
 	int64_t rank = gt_meta_number(r, "rank");
+	uint32_t parent = gt_meta_pid(r, "process.parent_pid");
 	const char *text = "";
 	size_t n;
 
@@ -103,10 +104,14 @@ void gt_label_process(char buf[GT_LABEL_PROCESS_MAX], const gil_reader *r, const
 		text = without_folder(gt_meta_text(r, keys[i]));
 	n = append(buf, GT_LABEL_PROCESS_MAX, 0, "GIL Trace: ");
 	n = append_cut(buf, GT_LABEL_PROCESS_MAX, n, *text ? text : id, TEXT_MAX);
+	/* The id of its parent is that of the recorder's namespace. */
+	if (parent && *gt_meta_text(r, "recording.late") &&
+	    gt_meta_pid(r, "process.pid") == gt_meta_pid(r, "process.ns_pid"))
+		n = append(buf, GT_LABEL_PROCESS_MAX, n, ", child of %" PRIu32, parent);
 	if (rank >= 0)
 		n = append(buf, GT_LABEL_PROCESS_MAX, n, " (rank %" PRId64 ")", rank);
 	if (copy > 1)
-		append(buf, GT_LABEL_PROCESS_MAX, n, " (%u)", copy);
+		append(buf, GT_LABEL_PROCESS_MAX, n, ", pid %s", id);
 }
 
 /* Long ids in hex are known by their beginning. */

@@ -34,8 +34,9 @@ struct gt_label_thread {
 void gt_label_thread(char buf[GT_LABEL_THREAD_MAX], const struct gt_label_thread *t);
 
 /*
- * "GIL Trace: TEXT (rank R) (COPY)": its title, else its command line, else the kernel's name, else
- * `id`. copy: above 1 where others have its pid.
+ * "GIL Trace: TEXT, child of PARENT (rank R), pid ID": its title, else its command line, else the
+ * kernel's name, else `id`; the parent of one that came late; copy: above 1 where others have its
+ * pid, and `id` tells which one it is.
  */
 void gt_label_process(char buf[GT_LABEL_PROCESS_MAX], const gil_reader *r, const char *id,
 		      unsigned int copy);

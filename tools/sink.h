@@ -68,12 +68,12 @@ struct gt_sink_thread {
 #define GT_SINK_TID_END     4194304u
 #define GT_SINK_TID_UNKNOWN (GT_SINK_TID_END + 16)
 
-#define GT_SINK_ID_MAX 100
-
 struct gt_sink_process {
-	/* Unique within the sink: printable ASCII without quote or backslash, at most ID_MAX. */
-	const char *id;
-	uint32_t pid;      /* 0: not known, or not unique: id is shown instead */
+	/*
+	 * Unique within the sink. Above PID_MAX_LIMIT where it is not known, or another process has
+	 * it: viewers want a number.
+	 */
+	uint32_t pid;
 	uint32_t main_tid; /* 0: not known */
 	const char *name;  /* any bytes */
 	const char *tags;  /* words about it, separated by ", "; any bytes */

@@ -8,7 +8,7 @@
 #include "jsonw.h"
 #include "sink.h"
 
-#define PID_MAX    (GT_SINK_ID_MAX + 2)
+#define PID_MAX    20
 #define HEAD_MAX   (PID_MAX + 64)
 #define SPAN_ROOM  (HEAD_MAX + 256) /* the longest slice */
 #define LOST_NAME  "GIL lost events"
@@ -101,26 +101,9 @@ static void put_track(struct gt_sink *s, const char *tid, const char *name)
 	put_number_meta(s, "thread_sort_index", tid, 0);
 }
 
-static void set_pid(struct gt_sink *s, const struct gt_sink_process *p)
-{
-	char *q = s->pid;
-
-	if (p->pid) {
-		q = gt_fmt_u64(q, p->pid);
-	} else {
-		size_t n = strnlen(p->id, GT_SINK_ID_MAX);
-
-		*q++ = '"';
-		memcpy(q, p->id, n);
-		q += n;
-		*q++ = '"';
-	}
-	s->pid_len = (size_t)(q - s->pid);
-}
-
 static int chrome_process(struct gt_sink *s, const struct gt_sink_process *p)
 {
-	set_pid(s, p);
+	s->pid_len = (size_t)(gt_fmt_u64(s->pid, p->pid) - s->pid);
 	s->main_tid = p->main_tid;
 	s->order = FIRST_THREAD + 1;
 	s->gaps = s->lates = 0;

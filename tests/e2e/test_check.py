@@ -259,7 +259,12 @@ def number(value):
 
 def own_fields(e):
     if e.kind == h.THREAD:
-        return number(e.ns_tid) + bytes([len(e.comm)]) + bytes(e.comm)
+        own = number(e.ns_tid) + bytes([len(e.comm)]) + bytes(e.comm)
+        if not e.host_tid and not e.name:
+            return own
+        return own + number(e.host_tid) + bytes([len(e.name)]) + bytes(e.name)
+    if e.kind == h.LATE:
+        return number(e.mono_ns - e.begin_mono_ns)
     if e.kind == h.GIL:
         return bytes([e.unconfirmed]) + number(e.addr)
     if e.kind == h.LOST:

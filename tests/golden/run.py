@@ -166,8 +166,8 @@ class Inputs(Case):
         events = self.check(self.path("all.json"))
         names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
         self.assertEqual(names, {4242: "GIL Trace: python3 (rank 3)",
-                                 "4242 (2)": "GIL Trace: python3 (rank 3) (2)",
-                                 "4242 (3)": "GIL Trace: python3 (rank 3) (3)"})
+                                 4194306: "GIL Trace: python3 (rank 3), pid 4242 (2)",
+                                 4194307: "GIL Trace: python3 (rank 3), pid 4242 (3)"})
 
     def test_options_are_inputs(self):
         self.make("contended", "a.gil")
@@ -211,7 +211,10 @@ class Inputs(Case):
         self.make("acquire 1ms 5\nrelease 2ms 5\nend 3ms\n", 'x"\\\u00e4\n.gil')
         self.run_it('x"\\\u00e4\n.gil', "-o", "a.json")
         pids = {e["pid"] for e in self.check(self.path("a.json"))}
-        self.assertEqual(pids, {"x?????.gil"})
+        self.assertEqual(pids, {4194305})
+        names = [e["args"]["name"] for e in self.check(self.path("a.json"))
+                 if e["name"] == "process_name"]
+        self.assertEqual(names, ["GIL Trace: x?????.gil"])
 
 
 class Output(Case):
@@ -393,7 +396,7 @@ class Doubt(Case):
         self.run_it("a.gil", "b.gil", "c.gil", "-o", "all.json")
         events = self.check(self.path("all.json"))
         doubts = [e["pid"] for e in events if e["name"] == "GIL sites missing" and e["ph"] == "I"]
-        self.assertEqual(doubts, [4242, "4242 (3)"])
+        self.assertEqual(doubts, [4242, 4194307])
 
 
 class Ids(Case):
@@ -452,10 +455,10 @@ class Ids(Case):
         events = self.check(self.path("all.json"))
         names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
         self.assertEqual(names, {1: "GIL Trace: python3 serve.py",
-                                 "1 (2)": "GIL Trace: python3 serve.py (2)"})
+                                 4194306: "GIL Trace: python3 serve.py, pid 1 (2)"})
         tags = {e["pid"]: e["args"]["labels"] for e in events if e["name"] == "process_labels"}
         self.assertEqual(tags, {1: "CPU, container 3f2a3f2a3f2a, host pid 4242",
-                                "1 (2)": "CPU, container beefbeefbeef, host pid 5252"})
+                                4194306: "CPU, container beefbeefbeef, host pid 5252"})
         self.run_it("0.gil", "1.gil", "-o", "host.json", "--ids=host")
         pids = {e["pid"] for e in self.check(self.path("host.json"))}
         self.assertEqual(pids, {4242, 5252})

@@ -107,7 +107,7 @@ static void process_labels(void **state)
 	(void)state;
 	expect_process(NULL, 0, 1, "GIL Trace: id");
 	expect_process(all, 1, 1, "GIL Trace: python3");
-	expect_process(all, 2, 2, "GIL Trace: python3 (rank 3) (2)");
+	expect_process(all, 2, 2, "GIL Trace: python3 (rank 3), pid id");
 	expect_process(all, 3, 1, "GIL Trace: python3 a/b.py (rank 3)");
 	expect_process(all, 4, 1, "GIL Trace: VLLM::Worker_TP3 (rank 3)");
 	strcpy(text, "/");
