@@ -42,23 +42,22 @@ struct gt_recording {
 	enum gil_end_reason end;     /* 0: not recorded */
 	struct gt_collect_stats stats;
 	uint64_t foreign;     /* hits on condition variables that are no GIL's */
+	uint64_t late_ns;     /* so long it was not recorded at first */
 	uint32_t gils;        /* that were told apart */
 	uint8_t without_gil;  /* free-threaded, its GIL off all the time, as far as is known */
 	uint8_t silence_told; /* that nothing was recorded has been explained */
 	uint8_t late;         /* it came while others were recorded */
-	uint64_t late_ns;     /* so long it was not recorded */
 	uint8_t unnamed; /* nobody has named it: that it ends before it is recorded is no news */
 	/* private */
-	struct gt_collector *collector; /* NULL: not being recorded (any more) */
-	uint32_t ring_bytes;
-	uint64_t names_mono_ns; /* when they were last asked for */
-	uint8_t no_names;       /* its interpreter does not tell, or nobody wants to know */
-	uint8_t no_memory;      /* its memory is not read any more, as that hangs */
+	struct gt_collector *collector;     /* NULL: not being recorded (any more) */
+	uint64_t names_mono_ns;             /* when they were last asked for */
 	struct gt_snapshot_gils gils_first; /* at the start */
 	/* Those that were known before the gate was opened, by index: addresses of cond. */
 	uint64_t gil_known[GT_MAX_GILS];
 	uint32_t gil_known_set; /* bit i: gil_known[i] is told */
-	uint32_t slot;
+	uint32_t slot, ring_bytes;
+	uint8_t no_names;  /* its interpreter does not tell, or nobody wants to know */
+	uint8_t no_memory; /* its memory is not read any more, as that hangs */
 	/* What its threads had run at the start, and later. */
 	struct gt_snapshot_thread *first, *last;
 	size_t n_first, n_last;
