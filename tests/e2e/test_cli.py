@@ -283,7 +283,7 @@ class Messages(h.BpfTest):
     def test_quiet_and_verbose(self):
         with h.Workload(h.python()) as w:
             texts = []
-            for option in ("-q", None, "-v"):
+            for option in ("-q", None, "-vv"):
                 args = ["-p", w.pid, "-d", "0.1", "-o", h.new_dir()]
                 status, out, err = h.giltrace(*(args + ([option] if option else [])))
                 self.assertEqual(status, h.OK, err)
