@@ -2,7 +2,8 @@
 /*
  * recording.h - the recording of one process, from finding its probe sites to the end of its file.
  * The session has one for each process and says when; a recording owns its process's descriptors
- * and its file. Used by the session's thread.
+ * and its file. Opened by the finder's thread and started by one of several; from then on used by
+ * the session's.
  */
 #ifndef GT_RECORDING_H
 #define GT_RECORDING_H
