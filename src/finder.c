@@ -144,7 +144,7 @@ enum gt_status gt_finder_first(struct gt_finder *f)
 			status = one;
 	}
 	n_named = f->n_found;
-	if (f->opts->all_npu || f->opts->all_python)
+	if (gt_finder_wants_all(f))
 		gt_finder_scan(f, gt_mono_ns());
 	if (f->opts->follow)
 		find_descendants(f);
@@ -199,16 +199,21 @@ static uint64_t next_ns(const struct gt_finder *f)
 	return next;
 }
 
+/* When all processes are to be looked at again. */
+static uint64_t next_scan_ns(const struct gt_finder *f)
+{
+	return f->children_in_proc      ? gt_mono_ns() + CHILDREN_NS
+	       : gt_finder_wants_all(f) ? gt_mono_ns() + SCAN_NS
+					: UINT64_MAX;
+}
+
 static void do_scan(struct gt_finder *f, uint64_t now_ns)
 {
-	if (f->opts->all_npu || f->opts->all_python)
+	if (gt_finder_wants_all(f))
 		gt_finder_scan(f, now_ns);
 	if (f->children_in_proc)
 		(void)look_for_children(f, now_ns);
-	now_ns = gt_mono_ns();
-	f->scan_ns = f->children_in_proc                       ? now_ns + CHILDREN_NS
-		     : f->opts->all_npu || f->opts->all_python ? now_ns + SCAN_NS
-							       : UINT64_MAX;
+	f->scan_ns = next_scan_ns(f);
 }
 
 static void *find_late_comers(void *finder)
@@ -243,9 +248,7 @@ int gt_finder_start(struct gt_finder *f, int children_in_proc)
 
 	f->children_in_proc = children_in_proc;
 	f->late = 1;
-	f->scan_ns = children_in_proc                          ? 0
-		     : f->opts->all_npu || f->opts->all_python ? gt_mono_ns() + SCAN_NS
-							       : UINT64_MAX;
+	f->scan_ns = children_in_proc ? 0 : next_scan_ns(f);
 	err = -pthread_create(&f->thread, NULL, find_late_comers, f);
 	if (err)
 		gt_error("cannot start a thread: %s", strerror(-err));

@@ -156,8 +156,6 @@ static int is_stopped(struct gt_finder *f)
 void gt_finder_scan(struct gt_finder *f, uint64_t now_ns)
 {
 	gt_proclist_refresh(&f->processes, now_ns);
-	if (!f->opts->all_npu && !f->opts->all_python)
-		return;
 	if (f->opts->all_npu)
 		(void)gt_npu_host_refresh(f->npus);
 	for (size_t i = 0; i < f->processes.n && !is_stopped(f); i++) {

@@ -63,6 +63,12 @@ struct gt_finder {
 	size_t pending; /* of the watched, as last counted */
 };
 
+/* Are all processes to be looked at, or only some? */
+static inline int gt_finder_wants_all(const struct gt_finder *f)
+{
+	return f->opts->all_npu || f->opts->all_python;
+}
+
 /* Makes room for one more; the array keeps what it has where that fails, which is logged. */
 int gt_finder_grow(void *array, size_t n, size_t size);
 
