@@ -42,12 +42,6 @@ static inline int gt_is_known(const struct gil_event *ev)
 	       ev->before.state == GIL_BEFORE_HOLDING;
 }
 
-/*
- * For fuzzing and tests: as gil_reader_open(), on a descriptor of a regular file (or memfd),
- * which is taken over, also on failure. `name` stands in messages.
- */
-int gt_reader_open_fd(int fd, const char *name, gil_reader **out, char *why, size_t why_size);
-
 static inline uint8_t *gt_varint_put(uint8_t *p, uint64_t v)
 {
 	while (v >= 0x80) {

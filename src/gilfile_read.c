@@ -149,6 +149,8 @@ static int read_payload(gil_reader *r, const struct gt_block *b, uint64_t seq)
 static void extend(struct extent *e, const struct gt_block *b)
 {
 	e->lost_total = b->lost_total;
+	if (b->type == GIL_BLOCK_END && e->first_ns && b->last_ns > e->last_ns)
+		e->last_ns = b->last_ns;
 	if (!gt_block_has_times(b))
 		return;
 	if (!e->first_ns || b->first_ns < e->first_ns)
@@ -379,7 +381,7 @@ static int open_on(gil_reader *r)
 	return 0;
 }
 
-int gt_reader_open_fd(int fd, const char *name, gil_reader **out, char *why, size_t why_size)
+int gil_reader_open_fd(int fd, const char *name, gil_reader **out, char *why, size_t why_size)
 {
 	gil_reader *r = calloc(1, sizeof(*r));
 	int err;
@@ -412,7 +414,7 @@ int gil_reader_open(const char *path, gil_reader **out, char *why, size_t why_si
 		snprintf(why, why_size, "%s: cannot be opened: %s", path, strerror(err));
 		return -err;
 	}
-	return gt_reader_open_fd(fd, path, out, why, why_size);
+	return gil_reader_open_fd(fd, path, out, why, why_size);
 }
 
 void gil_reader_close(gil_reader *r)
@@ -513,6 +515,15 @@ void gil_reader_rewind(gil_reader *r)
 	r->passed = (struct extent){0};
 	r->dec.left = 0;
 	r->dec.p = r->dec.end = NULL;
+}
+
+unsigned int gil_reader_permille(const gil_reader *r)
+{
+	uint64_t size = r->end - r->start;
+
+	if (size > UINT64_MAX / 1000) /* no file is so large */
+		return 0;
+	return size ? (unsigned int)((r->next_off - r->start) * 1000 / size) : 1000;
 }
 
 /* ---- what the scan has found ---- */

@@ -282,6 +282,8 @@ def read_block(f, data, off, seq):
     if head.type in (CLOCK, EVENTS) and head.count:
         f.first_mono_ns = min(f.first_mono_ns or head.first_ns, head.first_ns)
         f.last_mono_ns = max(f.last_mono_ns, head.last_ns)
+    if head.type == END and f.first_mono_ns:
+        f.last_mono_ns = max(f.last_mono_ns, head.last_ns)
     return off + head.size
 
 

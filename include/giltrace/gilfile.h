@@ -162,6 +162,9 @@ typedef struct gil_reader gil_reader;
  * -ENOTSUP made by a newer major version, others from the system. Only regular files are read.
  */
 int gil_reader_open(const char *path, gil_reader **out, char *why, size_t why_size);
+/* On a descriptor, which is taken over, also on failure. `name` stands in messages for the path. */
+int gil_reader_open_fd(int fd, const char *name, gil_reader **out, char *why, size_t why_size);
+
 void gil_reader_close(gil_reader *r);
 
 /*
@@ -172,6 +175,9 @@ int gil_reader_next(gil_reader *r, struct gil_event *ev);
 
 /* Starts again at the first event. */
 void gil_reader_rewind(gil_reader *r);
+
+/* How much of the file the events so far have come from, in thousandths. */
+unsigned int gil_reader_permille(const gil_reader *r);
 
 /*
  * What was left out and where (path, offset, reason), or NULL if nothing was. Meaningful once
@@ -196,7 +202,8 @@ size_t gil_reader_clocks(const gil_reader *r);
 const struct gil_clock *gil_reader_clock(const gil_reader *r, size_t i); /* NULL: no such */
 
 /*
- * First and last time covered: of clock samples and events, from the block headers. 0: empty.
+ * First and last time covered: of clock samples, events and the end, from the block headers.
+ * 0: empty.
  * Where gil_reader_next() has found damage, these and the lost total are then those of the part
  * before it.
  */

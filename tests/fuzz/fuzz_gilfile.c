@@ -55,7 +55,7 @@ static void read_file(const uint8_t *data, size_t size)
 	uint64_t n;
 
 	check(fd >= 0 && write(fd, data, size) == (ssize_t)size);
-	if (gt_reader_open_fd(fd, "fuzz", &r, why, sizeof(why))) {
+	if (gil_reader_open_fd(fd, "fuzz", &r, why, sizeof(why))) {
 		check(!r && strlen(why) > 6);
 		return;
 	}

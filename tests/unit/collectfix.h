@@ -79,7 +79,7 @@ static inline void finish_as(struct fixture *f, enum gil_end_reason reason, uint
 	char why[256];
 
 	assert_int_equal(gt_collect_finish(f->c, reason, stop, lost, gap_begin, &f->stats), 0);
-	if (gt_reader_open_fd(dup(f->fd), "test", &f->r, why, sizeof(why)))
+	if (gil_reader_open_fd(dup(f->fd), "test", &f->r, why, sizeof(why)))
 		fail_msg("%s", why);
 }
 

@@ -128,7 +128,7 @@ static inline gil_reader *read_bytes(const void *p, size_t n, int *err, char why
 	gil_reader *r = NULL;
 
 	why[0] = 0;
-	*err = gt_reader_open_fd(memory_file(p, n), "test.gil", &r, why, 512);
+	*err = gil_reader_open_fd(memory_file(p, n), "test.gil", &r, why, 512);
 	assert_true(!*err == !!r);
 	assert_true(!*err == !why[0]);
 	return r;

@@ -557,12 +557,44 @@ static void file_shortened_while_reading(void **state)
 
 	(void)state;
 	block_starts(&b, start);
-	assert_int_equal(gt_reader_open_fd(dup(fd), "test.gil", &r, why, sizeof(why)), 0);
+	assert_int_equal(gil_reader_open_fd(dup(fd), "test.gil", &r, why, sizeof(why)), 0);
 	assert_int_equal(ftruncate(fd, (off_t)start[4] + 60), 0);
 	assert_int_equal(expect_prefix(r, ev, n), 8);
 	assert_non_null(strstr(gil_reader_problem(r), "shorter"));
 	gil_reader_close(r);
 	close(fd);
+	bytes_free(&b);
+}
+
+/* From the first block's part of the file on, in steps that never go back, to all of it. */
+static void how_far_it_is(void **state)
+{
+	struct gil_event ev[EVENTS_MAX], got;
+	size_t n, read = 0;
+	struct bytes b = small_file(ev, &n, 9);
+	unsigned int before = 0, steps = 0;
+	gil_reader *r;
+	char why[512];
+	int err;
+
+	(void)state;
+	r = read_bytes(b.p, b.n, &err, why);
+	assert_non_null(r);
+	assert_int_equal(gil_reader_permille(r), 0);
+	for (; gil_reader_next(r, &got); read++) {
+		unsigned int now = gil_reader_permille(r);
+
+		assert_in_range(now, before, 1000);
+		assert_true(now > 0);
+		steps += now > before;
+		before = now;
+	}
+	assert_int_equal(read, n);
+	assert_true(steps > 2);
+	assert_int_equal(gil_reader_permille(r), 1000);
+	gil_reader_rewind(r);
+	assert_int_equal(gil_reader_permille(r), 0);
+	gil_reader_close(r);
 	bytes_free(&b);
 }
 
@@ -652,6 +684,7 @@ int main(void)
 		cmocka_unit_test(wrong_order),
 		cmocka_unit_test(damaged_events),
 		cmocka_unit_test(file_shortened_while_reading),
+		cmocka_unit_test(how_far_it_is),
 		cmocka_unit_test(unix_time),
 		cmocka_unit_test(too_much_meta),
 	};
