@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * slices.h - what a timeline knows, and how it draws: a thread enters a state, and when it leaves
- * that, the state becomes a slice. Private to timeline.c, which knows what events mean.
+ * that, the state becomes a slice. Here the promises of sink.h are kept, and all is told to
+ * blame.h. Private to timeline.c, which knows what events mean.
  */
 #ifndef GT_SLICES_H
 #define GT_SLICES_H
 
 #include "threads.h"
+#include "timeline.h"
 
 /* A release on a GIL that is not confirmed. */
 struct pending {
 	struct thread *thread; /* NULL: none */
 	uint64_t ns, yield_ns; /* 0: no yield followed */
 	uint64_t epoch, start_ns;
+	uint64_t own_ns; /* of the thread's life in which it came */
+	uint32_t life;
 	uint8_t open, forced;
 };
 
@@ -27,8 +31,8 @@ struct gil {
 };
 
 struct gt_timeline {
-	const struct gt_sink_ops *ops;
 	struct gt_sink *sink;
+	struct gt_blame *blame;
 	struct gt_timeline_opts opts;
 	int err;
 
@@ -42,6 +46,7 @@ struct gt_timeline {
 	struct thread *active, **active_end; /* those with an event in this epoch, in that order */
 	struct thread *leavers; /* ended in a take, which is held back: what follows tells why */
 
+	struct gt_span take, other; /* on their way to the sink; .wait of `other` stays 0 */
 	struct gil gils[256];
 	struct gt_timeline_stats stats;
 };
@@ -51,73 +56,17 @@ static inline uint64_t max_ns(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/*
- * All slices come through here, and here the promises of sink.h are kept: with events in order
- * nothing is moved; a sequence that cannot be true may move a slice to a later time.
- */
-static inline struct gt_span fit(struct gt_timeline *tl, struct thread *t, enum gt_span_kind kind,
-				 uint8_t gil, uint64_t start_ns, uint64_t end_ns, uint8_t open)
-{
-	struct gil *g = &tl->gils[gil];
-	struct gt_span span = {.tid = t->tid, .kind = kind, .gil = gil, .open = open};
+/* ---- states; ns is when they begin or end ---- */
 
-	start_ns = max_ns(start_ns, max_ns(t->row_end_ns, t->last_start_ns[kind] + 1));
-	if (kind == GT_SPAN_HOLD && gil != GIL_INDEX_OTHER)
-		start_ns = max_ns(start_ns, g->free_since_ns);
-	span.start_ns = start_ns;
-	span.end_ns = max_ns(start_ns, end_ns);
-	if (kind == GT_SPAN_HOLD && gil != GIL_INDEX_OTHER)
-		g->free_since_ns = span.end_ns;
-	t->row_end_ns = span.end_ns;
-	t->last_start_ns[kind] = span.start_ns;
-	return span;
-}
+void gt_enter_wait(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint64_t ns,
+		   uint8_t open);
+/* The caller sets gil.holder. */
+void gt_enter_hold(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint64_t ns,
+		   uint8_t open);
+void gt_enter_drop(struct thread *t, uint8_t gil, uint64_t ns, uint8_t open);
 
-static inline void hand_on(struct gt_timeline *tl, struct gt_span *span, uint8_t forced)
-{
-	span->forced = forced;
-	tl->stats.spans[span->kind]++;
-	if (span->kind == GT_SPAN_DROP)
-		tl->stats.releases[forced]++;
-	if (!tl->err)
-		tl->err = tl->ops->span(tl->sink, span);
-}
-
-static inline void hand_on_held(struct gt_timeline *tl, struct thread *t, uint8_t open)
-{
-	if (!t->held.end_ns)
-		return;
-	t->held.open |= open;
-	hand_on(tl, &t->held, t->forced);
-	t->held.end_ns = 0;
-}
-
-static inline void emit(struct gt_timeline *tl, struct thread *t, enum gt_span_kind kind,
-			uint8_t gil, uint64_t start_ns, uint64_t end_ns, uint8_t open)
-{
-	struct gt_span span = fit(tl, t, kind, gil, start_ns, end_ns, open);
-
-	hand_on_held(tl, t, GT_OPEN_NO);
-	hand_on(tl, &span, t->forced);
-}
-
-/* The thread releases at `ns`; the slice is held back, as a yield may tell that it was forced. */
-static inline void end_hold(struct gt_timeline *tl, struct thread *t, uint8_t gil,
-			    uint64_t start_ns, uint64_t ns, uint8_t open)
-{
-	t->held = fit(tl, t, GT_SPAN_HOLD, gil, start_ns, ns, open);
-}
-
-static inline void enter(struct thread *t, enum thread_state state, uint8_t gil, uint64_t ns,
-			 uint8_t open)
-{
-	t->state = state;
-	t->gil = gil;
-	t->since_ns = ns;
-	t->open = open;
-}
-
-static inline void leave(struct gt_timeline *tl, struct thread *t)
+/* Leaves what the thread is in, idle, without a slice. */
+static inline void gt_leave(struct gt_timeline *tl, struct thread *t)
 {
 	struct gil *g = &tl->gils[t->gil];
 
@@ -130,52 +79,53 @@ static inline void leave(struct gt_timeline *tl, struct thread *t)
 	t->forced = GT_FORCED_UNKNOWN;
 }
 
-/* Draws what the thread is in, up to `ns`, and leaves it idle. open: GT_OPEN_NO or why it ends. */
-static inline void close_state(struct gt_timeline *tl, struct thread *t, uint64_t ns, uint8_t open)
-{
-	static const uint8_t kinds[] = {
-		[WAITING] = GT_SPAN_TAKE, [HOLDING] = GT_SPAN_HOLD, [DROPPING] = GT_SPAN_DROP};
+/* Draws what the thread is in, and leaves it idle. open: GT_OPEN_NO or why it ends. */
+void gt_close(struct gt_timeline *tl, struct thread *t, uint64_t ns, uint8_t open);
 
-	if (t->state == WAITING && !tl->gils[t->gil].confirmed)
-		tl->stats.unconfirmed++; /* by a BEFORE, on what is no GIL */
-	else if (t->state >= WAITING)
-		emit(tl, t, kinds[t->state], t->gil, t->since_ns, ns, t->open | open);
-	leave(tl, t);
-}
+/* The wait ends with the GIL. */
+void gt_close_acquired(struct gt_timeline *tl, struct thread *t, uint64_t ns);
 
-/* The end of the state was missed; it lies at no known time. */
-static inline void close_unknown(struct gt_timeline *tl, struct thread *t)
-{
-	close_state(tl, t, t->since_ns, GT_OPEN_UNKNOWN);
-}
+/* The thread went on: with DROPPING this is the end of a yield, if there was one. */
+void gt_close_drop(struct gt_timeline *tl, struct thread *t, uint64_t ns);
 
-/* The thread went on at `ns`: with DROPPING this is the end of a yield, if there was one. */
-static inline void close_drop(struct gt_timeline *tl, struct thread *t, uint64_t ns)
-{
-	if (t->yields)
-		close_state(tl, t, ns, GT_OPEN_NO);
-	else if (tl->drop_returns)
-		close_unknown(tl, t);
-	else
-		close_state(tl, t, t->since_ns, GT_OPEN_NO);
-}
+/* The end of the state was missed; it lies at no known time before ns. */
+void gt_close_unknown(struct gt_timeline *tl, struct thread *t, uint64_t ns);
 
-/* The thread does something at `ns` that it can only do with all else behind it. */
-static inline void settle(struct gt_timeline *tl, struct thread *t, uint64_t ns)
+/* The thread does something that it can only do with all else behind it. */
+static inline void gt_settle(struct gt_timeline *tl, struct thread *t, uint64_t ns)
 {
 	if (t->state == DROPPING)
-		close_drop(tl, t, ns);
-	else
-		close_unknown(tl, t);
+		gt_close_drop(tl, t, ns);
+	else if (t->state != IDLE)
+		gt_close_unknown(tl, t, ns);
 }
 
-/* Loss or the end of the recording at `ns`: what is open was open until then. */
-static inline void cut(struct gt_timeline *tl, struct thread *t, uint64_t ns, uint8_t open)
+/* The thread ends: what is open was open until then. */
+void gt_cut(struct gt_timeline *tl, struct thread *t, uint64_t ns, uint8_t open);
+
+/* So do all, with a loss or the recording; nothing is known of them then. */
+void gt_cut_all(struct gt_timeline *tl, uint64_t ns, uint8_t open);
+
+/* ---- slices of threads that are not in such a state ---- */
+
+/* The thread releases at `ns`; the slice is held back, as a yield may tell that it was forced. */
+void gt_end_hold(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint64_t start_ns,
+		 uint64_t ns, uint8_t open);
+
+void gt_emit(struct gt_timeline *tl, struct thread *t, enum gt_span_kind kind, uint8_t gil,
+	     uint64_t start_ns, uint64_t end_ns, uint8_t open);
+
+/* The thread ends while it waits; the slice is held back until it is known why. */
+void gt_hold_back_wait(struct gt_timeline *tl, struct thread *t, uint64_t ns);
+void gt_hand_on_leavers(struct gt_timeline *tl, uint8_t open);
+
+static inline void gt_settle_leavers(struct gt_timeline *tl, uint8_t open)
 {
-	if (t->state == DROPPING && !t->yields && !tl->drop_returns)
-		close_state(tl, t, t->since_ns, GT_OPEN_NO);
-	else
-		close_state(tl, t, ns, open);
+	if (tl->leavers)
+		gt_hand_on_leavers(tl, open);
 }
+
+/* At the end: all threads to the sink, by id, then all pairs. */
+void gt_tell_threads(struct gt_timeline *tl);
 
 #endif

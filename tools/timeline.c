@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timeline.h"
 
-#include "labels.h"
 #include "slices.h"
 
 #define TIME_MAX (UINT64_MAX >> 2) /* later is no time; leaves room for additions */
@@ -58,7 +57,12 @@ static int holds_by_before(const struct thread *t)
 
 static void forget(struct gt_timeline *tl, struct thread *t)
 {
-	leave(tl, t);
+	if (t->state == WAITING)
+		gt_blame_forget(tl->blame, &t->waiter);
+	else if (t->gil != GIL_INDEX_OTHER)
+		gt_blame_missed(tl->blame, t->gil);
+	gt_leave(tl, t);
+	gt_thread_unseen(t);
 	t->state = UNKNOWN;
 }
 
@@ -92,34 +96,43 @@ static void on_wait(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint6
 	} else if (t->state == HOLDING) {
 		tl->stats.odd[GT_ODD_WAIT_HOLDING]++;
 	}
-	settle(tl, t, ns);
-	enter(t, WAITING, gil, ns, GT_OPEN_NO);
+	gt_settle(tl, t, ns);
+	gt_enter_wait(tl, t, gil, ns, GT_OPEN_NO);
+}
+
+/* Nobody else has it when a thread acquires it. */
+static void dispossess(struct gt_timeline *tl, struct gil *g, const struct thread *t, uint64_t ns)
+{
+	if (g->holder == t)
+		return;
+	reconsider_holder(tl, g);
+	if (g->holder) {
+		tl->stats.odd[GT_ODD_ACQUIRE_HELD]++;
+		gt_close_unknown(tl, g->holder, ns);
+	}
 }
 
 static void on_acquire(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint64_t ns)
 {
 	struct gil *g = &tl->gils[gil];
 
+	if (gil != GIL_INDEX_OTHER)
+		dispossess(tl, g, t, ns);
 	if (t->state == WAITING && t->gil == gil) {
-		close_state(tl, t, ns, GT_OPEN_NO);
+		gt_close_acquired(tl, t, ns);
 	} else {
 		if (t->state == WAITING)
 			tl->stats.odd[GT_ODD_WAIT_ENDLESS]++;
 		else if (t->state == HOLDING)
 			tl->stats.odd[GT_ODD_ACQUIRE_HOLDING]++;
-		settle(tl, t, ns);
+		gt_settle(tl, t, ns);
 	}
-	enter(t, HOLDING, gil, ns, GT_OPEN_NO);
+	gt_enter_hold(tl, t, gil, ns, GT_OPEN_NO);
 	if (gil == GIL_INDEX_OTHER)
 		return;
 	note_holder(tl, g, t);
-	reconsider_holder(tl, g);
-	if (g->holder) {
-		tl->stats.odd[GT_ODD_ACQUIRE_HELD]++;
-		close_unknown(tl, g->holder);
-	}
 	if (g->yielder)
-		close_drop(tl, g->yielder, ns);
+		gt_close_drop(tl, g->yielder, ns);
 	g->holder = t;
 }
 
@@ -133,7 +146,7 @@ static void release_unknown(struct gt_timeline *tl, struct thread *t, uint8_t gi
 	if (start_ns > ns || g->holder)
 		tl->stats.odd[GT_ODD_RELEASE_IDLE]++;
 	else if (start_ns < ns || tl->epoch_open == GT_OPEN_START) /* a gap often ends with it */
-		end_hold(tl, t, gil, start_ns, ns, tl->epoch_open);
+		gt_end_hold(tl, t, gil, start_ns, ns, tl->epoch_open);
 }
 
 /* It was blocked in take_gil when function mode began: its acquire has not been seen. */
@@ -153,21 +166,24 @@ static void on_release(struct gt_timeline *tl, struct thread *t, uint8_t gil, ui
 	if (t->state == UNKNOWN) {
 		release_unknown(tl, t, gil, ns);
 	} else if (t->state == HOLDING && t->gil == gil) {
-		end_hold(tl, t, gil, t->since_ns, ns, t->open);
-		leave(tl, t);
+		gt_end_hold(tl, t, gil, t->since_ns, ns, t->open);
+		gt_leave(tl, t);
 	} else if (acquired_unseen(tl, t, gil)) {
-		close_state(tl, t, g->free_since_ns, GT_OPEN_NO);
+		gt_close_acquired(tl, t, g->free_since_ns);
 		release_unknown(tl, t, gil, ns);
 	} else {
 		tl->stats.odd[GT_ODD_RELEASE_IDLE]++;
 		if (t->state == HOLDING)
 			return; /* another GIL, which it holds still */
-		settle(tl, t, ns);
+		gt_settle(tl, t, ns);
 	}
-	if (!g->holder)
+	if (!g->holder) {
 		g->free_since_ns = max_ns(g->free_since_ns, ns);
+		if (gil != GIL_INDEX_OTHER)
+			gt_blame_released(tl->blame, gil, ns);
+	}
 	note_holder(tl, g, t);
-	enter(t, DROPPING, gil, ns, GT_OPEN_NO);
+	gt_enter_drop(t, gil, ns, GT_OPEN_NO);
 	t->forced = forced;
 }
 
@@ -176,43 +192,43 @@ static void on_yield(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint
 	struct gil *g = &tl->gils[gil];
 
 	if (t->state == UNKNOWN) {
-		enter(t, DROPPING, gil, ns, tl->epoch_open);
+		gt_enter_drop(t, gil, ns, tl->epoch_open);
 	} else if (t->state != DROPPING || t->gil != gil) {
 		tl->stats.odd[GT_ODD_YIELD_IDLE]++;
 		if (t->state == HOLDING && t->gil != gil)
 			return;
 		/* drop_gil releases right before it yields, so that is when a hold ended. */
 		if (t->state == HOLDING) {
-			end_hold(tl, t, gil, t->since_ns, ns, t->open);
-			leave(tl, t);
+			gt_end_hold(tl, t, gil, t->since_ns, ns, t->open);
+			gt_leave(tl, t);
 		} else {
-			settle(tl, t, ns);
+			gt_settle(tl, t, ns);
 		}
-		enter(t, DROPPING, gil, ns, GT_OPEN_NO);
+		gt_enter_drop(t, gil, ns, GT_OPEN_NO);
 	}
 	t->yields = 1;
 	t->forced = GT_FORCED_YES;
 	if (gil == GIL_INDEX_OTHER)
 		return;
 	if (g->yielder && g->yielder != t)
-		close_drop(tl, g->yielder, ns);
+		gt_close_drop(tl, g->yielder, ns);
 	g->yielder = t;
 	if (g->holder)
-		close_drop(tl, t, ns); /* has switched already */
+		gt_close_drop(tl, t, ns); /* has switched already */
 }
 
 static void on_dropped(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint64_t ns)
 {
 	tl->drop_returns = 1;
 	if (t->state == DROPPING && t->gil == gil) {
-		close_state(tl, t, ns, GT_OPEN_NO);
+		gt_close(tl, t, ns, GT_OPEN_NO);
 	} else if (t->state == UNKNOWN) {
-		emit(tl, t, GT_SPAN_DROP, gil, tl->epoch_start_ns, ns, tl->epoch_open);
+		gt_emit(tl, t, GT_SPAN_DROP, gil, tl->epoch_start_ns, ns, tl->epoch_open);
 		t->state = IDLE;
 	} else {
 		tl->stats.odd[GT_ODD_YIELD_IDLE]++;
 		if (t->state == HOLDING && t->gil == gil)
-			close_unknown(tl, t);
+			gt_close_unknown(tl, t, ns);
 	}
 }
 
@@ -220,7 +236,7 @@ static void on_dropped(struct gt_timeline *tl, struct thread *t, uint8_t gil, ui
 static void on_left(struct gt_timeline *tl, struct thread *t, uint8_t gil, uint64_t ns)
 {
 	if (t->state == WAITING && t->gil == gil)
-		close_state(tl, t, ns, GT_OPEN_NO);
+		gt_close(tl, t, ns, GT_OPEN_NO);
 	else if (t->state == UNKNOWN)
 		t->state = IDLE;
 }
@@ -232,27 +248,36 @@ static void draw_late(struct gt_timeline *tl, uint8_t gil, const struct pending 
 {
 	struct thread *t = p->thread;
 	uint64_t start_ns = max_ns(p->start_ns, max_ns(t->row_end_ns, tl->gils[gil].free_since_ns));
-	int busy = t->epoch == tl->epoch && t->state >= WAITING && t->since_ns < p->ns;
+	/* Where slices at one time are told apart, it may end later. */
+	uint64_t end_ns = max_ns(
+		p->ns, max_ns(t->last_start_ns[GT_SPAN_HOLD], t->last_start_ns[GT_SPAN_DROP]) + 1);
+	int busy = t->epoch == tl->epoch && t->state >= WAITING && t->since_ns < end_ns;
+	uint64_t seen_ns = t->seen_ns, own_ns = t->own_ns;
+	int over = p->life != t->life;
 	uint8_t forced = t->forced;
 
 	if (busy || t->held.end_ns || start_ns > p->ns) {
 		tl->stats.unconfirmed++;
 		return;
 	}
+	if (over)
+		t->seen_ns = p->own_ns;
 	t->forced = p->forced;
-	emit(tl, t, GT_SPAN_HOLD, gil, start_ns, p->ns, p->open);
-	emit(tl, t, GT_SPAN_DROP, gil, p->ns, p->ns, GT_OPEN_NO);
+	gt_end_hold(tl, t, gil, start_ns, p->ns, p->open);
+	gt_emit(tl, t, GT_SPAN_DROP, gil, p->ns, p->ns, GT_OPEN_NO);
 	t->forced = forced;
+	if (over) {
+		gt_thread_lived_before(t, t->seen_ns, p->own_ns);
+		t->seen_ns = seen_ns;
+		t->own_ns = own_ns;
+	}
 }
 
-static void confirm(struct gt_timeline *tl, uint8_t gil)
+static void confirm_first(struct gt_timeline *tl, uint8_t gil)
 {
 	struct gil *g = &tl->gils[gil];
-	struct pending p;
+	struct pending p = g->pending;
 
-	if (g->confirmed)
-		return;
-	p = g->pending;
 	g->pending.thread = NULL;
 	g->confirmed = 1;
 	tl->stats.gils++;
@@ -265,6 +290,12 @@ static void confirm(struct gt_timeline *tl, uint8_t gil)
 	on_release(tl, p.thread, gil, p.ns, p.forced);
 	if (p.yield_ns)
 		on_yield(tl, p.thread, gil, p.yield_ns);
+}
+
+static inline void confirm(struct gt_timeline *tl, uint8_t gil)
+{
+	if (!tl->gils[gil].confirmed)
+		confirm_first(tl, gil);
 }
 
 static uint8_t forced_of(const struct gt_timeline *tl, const struct gil_event *ev)
@@ -287,6 +318,8 @@ static void keep_aside(struct gt_timeline *tl, struct thread *t, const struct gi
 				      .ns = ns,
 				      .epoch = tl->epoch,
 				      .start_ns = tl->epoch_start_ns,
+				      .own_ns = t->own_ns,
+				      .life = t->life,
 				      .open = tl->epoch_open,
 				      .forced = forced_of(tl, ev)};
 	} else {
@@ -310,12 +343,16 @@ static void on_before(struct gt_timeline *tl, struct thread *t, const struct gil
 		note_holder(tl, g, t);
 	if (tl->epoch == 1) {
 		join_epoch(tl, t);
-		enter(t, holds ? HOLDING : WAITING, ev->gil, tl->start_ns, GT_OPEN_START);
+		if (holds)
+			gt_enter_hold(tl, t, ev->gil, tl->start_ns, GT_OPEN_START);
+		else
+			gt_enter_wait(tl, t, ev->gil, tl->start_ns, GT_OPEN_START);
 		if (holds && ev->gil != GIL_INDEX_OTHER)
 			g->holder = t;
 	} else if (g->confirmed) {
-		emit(tl, t, holds ? GT_SPAN_HOLD : GT_SPAN_TAKE, ev->gil, tl->start_ns,
-		     tl->first_gap_ns, GT_OPEN_START | GT_OPEN_LOST);
+		gt_emit(tl, t, holds ? GT_SPAN_HOLD : GT_SPAN_TAKE, ev->gil, tl->start_ns,
+			tl->first_gap_ns, GT_OPEN_START | GT_OPEN_LOST);
+		gt_thread_lived(t, tl->first_gap_ns);
 	} else {
 		tl->stats.unconfirmed++;
 	}
@@ -327,35 +364,17 @@ static void on_thread_end(struct gt_timeline *tl, struct thread *t, uint64_t ns)
 
 	t->ended = 1;
 	if (t->state != WAITING || !g->confirmed) {
-		cut(tl, t, ns, GT_OPEN_EXIT);
+		gt_cut(tl, t, ns, GT_OPEN_EXIT);
 	} else if (tl->opts.main_tid && t->tid != tl->opts.main_tid &&
 		   g->last_tid == tl->opts.main_tid && g->last_epoch == tl->epoch) {
-		close_state(tl, t, ns, GT_OPEN_FINALIZING);
+		gt_close(tl, t, ns, GT_OPEN_FINALIZING);
 	} else {
-		t->held = fit(tl, t, GT_SPAN_TAKE, t->gil, t->since_ns, ns, t->open);
-		leave(tl, t);
-		t->next_leaver = tl->leavers;
-		tl->leavers = t;
+		gt_hold_back_wait(tl, t, ns);
 	}
-}
-
-static void settle_leavers(struct gt_timeline *tl, uint8_t open)
-{
-	for (struct thread *t = tl->leavers; t; t = t->next_leaver)
-		hand_on_held(tl, t, open);
-	tl->leavers = NULL;
+	gt_thread_lived(t, ns);
 }
 
 /* ---- loss ---- */
-
-static void cut_all(struct gt_timeline *tl, uint64_t ns, uint8_t open)
-{
-	settle_leavers(tl, GT_OPEN_EXIT);
-	for (struct thread *t = tl->active; t; t = t->next_active)
-		cut(tl, t, ns, open);
-	tl->active = NULL;
-	tl->active_end = &tl->active;
-}
 
 /* Nothing is known of the time of the gap; it is handed on. */
 static void skip(struct gt_timeline *tl, struct gt_gap *gap)
@@ -363,10 +382,11 @@ static void skip(struct gt_timeline *tl, struct gt_gap *gap)
 	if (gap->begin_ns > gap->end_ns)
 		gap->begin_ns = gap->end_ns;
 	/* By disorder between threads a state may have begun inside the gap: it gets no length. */
-	cut_all(tl, gap->begin_ns, GT_OPEN_LOST);
+	gt_cut_all(tl, gap->begin_ns, GT_OPEN_LOST);
 	tl->epoch_start_ns = max_ns(tl->epoch_start_ns, gap->end_ns);
+	gt_blame_gap(tl->blame, gap->begin_ns, tl->epoch_start_ns);
 	if (!tl->err)
-		tl->err = tl->ops->gap(tl->sink, gap);
+		tl->err = tl->sink->ops->gap(tl->sink, gap);
 }
 
 static void begin_epoch(struct gt_timeline *tl, const struct gt_gap *gap)
@@ -406,7 +426,7 @@ static void on_late(struct gt_timeline *tl, const struct gil_event *ev)
 }
 
 /* Its time, in the order of the thread's events. */
-static uint64_t arrive(struct gt_timeline *tl, struct thread *t, const struct gil_event *ev)
+static inline uint64_t arrive(struct gt_timeline *tl, struct thread *t, const struct gil_event *ev)
 {
 	uint64_t ns = place(tl, ev->mono_ns);
 
@@ -415,6 +435,9 @@ static uint64_t arrive(struct gt_timeline *tl, struct thread *t, const struct gi
 		ns = t->last_ns;
 	}
 	t->last_ns = ns;
+	if (!t->own_ns)
+		t->own_ns = ns;
+	gt_thread_seen(t, ns);
 	join_epoch(tl, t);
 	return ns;
 }
@@ -424,7 +447,7 @@ static void on_transition(struct gt_timeline *tl, struct thread *t, const struct
 	uint64_t ns;
 
 	/* Others go on, so it was not the process that ended. */
-	settle_leavers(tl, GT_OPEN_FINALIZING);
+	gt_settle_leavers(tl, GT_OPEN_FINALIZING);
 	ns = arrive(tl, t, ev);
 	tl->stats.events += ev->kind != GIL_LEFT;
 	if (ev->kind == GIL_TAKE || ev->kind == GIL_DROPPED)
@@ -519,47 +542,14 @@ int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
 	return tl->err;
 }
 
-static int by_tid(const void *a, const void *b)
-{
-	const struct thread *x = *(struct thread *const *)a, *y = *(struct thread *const *)b;
-
-	return (x->tid > y->tid) - (x->tid < y->tid);
-}
-
-/* All of them, by id. */
-static void tell_threads(struct gt_timeline *tl)
-{
-	const struct thread *main = NULL;
-	char label[GT_LABEL_THREAD_MAX];
-
-	qsort(tl->threads.list, tl->threads.n, sizeof(*tl->threads.list), by_tid);
-	if (tl->opts.main_tid)
-		main = *gt_threads_find(&tl->threads, tl->opts.main_tid);
-	for (uint32_t i = 0; i < tl->threads.n && !tl->err; i++) {
-		const struct thread *t = tl->threads.list[i];
-		struct gt_label_thread l = {.name = t->name,
-					    .comm = t->comm,
-					    .id = t->tid,
-					    .process_comm = tl->opts.comm,
-					    .main_comm = main && main != t ? main->comm : NULL};
-
-		if (tl->opts.rows && t->tid >= GT_SINK_TID_UNKNOWN)
-			l.id = gt_rows_recorded(tl->opts.rows, t->tid, &l.where);
-		gt_label_thread(label, &l);
-		tl->err = tl->ops->thread(tl->sink,
-					  &(struct gt_sink_thread){.tid = t->tid, .name = label});
-	}
-}
-
 int gt_timeline_finish(struct gt_timeline *tl, uint64_t end_mono_ns)
 {
 	uint64_t end_ns = place(tl, end_mono_ns);
 
-	cut_all(tl, end_ns, GT_OPEN_END);
+	gt_cut_all(tl, end_ns, GT_OPEN_END);
 	for (size_t i = 0; i < GT_ARRAY_SIZE(tl->gils); i++)
 		tl->stats.unconfirmed += tl->gils[i].pending.thread != NULL;
-	if (tl->threads.n)
-		tell_threads(tl);
+	gt_tell_threads(tl);
 	return tl->err;
 }
 
@@ -568,22 +558,23 @@ const struct gt_timeline_stats *gt_timeline_stats(const struct gt_timeline *tl)
 	return &tl->stats;
 }
 
-int gt_timeline_create(const struct gt_sink_ops *ops, struct gt_sink *sink,
-		       const struct gt_timeline_opts *opts, struct gt_timeline **out)
+int gt_timeline_create(struct gt_sink *sink, const struct gt_timeline_opts *opts,
+		       struct gt_timeline **out)
 {
 	struct gt_timeline *tl = calloc(1, sizeof(*tl));
 	int err;
 
 	if (!tl)
 		return -ENOMEM;
-	tl->ops = ops;
 	tl->sink = sink;
 	tl->opts = *opts;
 	tl->epoch = 1; /* threads start with 0 */
 	tl->epoch_open = GT_OPEN_START;
 	tl->start_ns = tl->epoch_start_ns = place(tl, opts->start_mono_ns);
 	tl->active_end = &tl->active;
-	err = gt_threads_grow(&tl->threads);
+	err = gt_threads_init(&tl->threads);
+	if (!err)
+		err = gt_blame_create(GT_BLAME_PAIRS_MAX, tl->start_ns, &tl->blame);
 	if (err) {
 		gt_timeline_free(tl);
 		return err;
@@ -597,5 +588,6 @@ void gt_timeline_free(struct gt_timeline *tl)
 	if (!tl)
 		return;
 	gt_threads_free(&tl->threads);
+	gt_blame_free(tl->blame);
 	free(tl);
 }

@@ -92,14 +92,17 @@ struct gt_timeline_opts {
 
 /* The sink and what *opts, which is copied, points to must live as long as the timeline. -ENOMEM.
  */
-int gt_timeline_create(const struct gt_sink_ops *ops, struct gt_sink *sink,
-		       const struct gt_timeline_opts *opts, struct gt_timeline **out);
+int gt_timeline_create(struct gt_sink *sink, const struct gt_timeline_opts *opts,
+		       struct gt_timeline **out);
 void gt_timeline_free(struct gt_timeline *tl);
 
 /* -ENOMEM, -E2BIG (more than GT_TIMELINE_THREADS_MAX threads) or the sink's error: give up. */
 int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev);
 
-/* Closes what is open at the end of the recording and hands the threads to the sink, by id. */
+/*
+ * Closes what is open at the end of the recording and hands threads and pairs to the sink, by id.
+ * No event may follow.
+ */
 int gt_timeline_finish(struct gt_timeline *tl, uint64_t end_mono_ns);
 
 const struct gt_timeline_stats *gt_timeline_stats(const struct gt_timeline *tl);

@@ -9,6 +9,7 @@
  */
 #include <stdio.h>
 
+#include "keepfix.h"
 #include "rows.h"
 #include "timeline.h"
 
@@ -18,135 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MUST(cond)                                                                                 \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);         \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
-
-struct list {
-	struct gt_span *v;
-	size_t n;
-};
-
-static void append(struct list *l, const struct gt_span *span)
-{
-	if (!(l->n & (l->n - 1))) {
-		l->v = reallocarray(l->v, l->n ? l->n * 2 : 1, sizeof(*l->v));
-		MUST(l->v);
-	}
-	l->v[l->n++] = *span;
-}
-
-/* ---- a sink that keeps all and checks it ---- */
-
-struct gt_sink {
-	struct list spans;
-	uint8_t named[256];
-	uint64_t unconfirmed;
-};
-
-/* Rows whose id is not known have great numbers; what is known is below 128 here. */
-static uint32_t fold(uint32_t tid)
-{
-	return tid < GT_SINK_TID_UNKNOWN ? tid : tid - GT_SINK_TID_UNKNOWN + 128;
-}
-
-static int keep_span(struct gt_sink *s, const struct gt_span *span)
-{
-	struct gt_span folded = *span;
-
-	folded.tid = fold(span->tid);
-	append(&s->spans, &folded);
-	return 0;
-}
-
-static int keep_gap(struct gt_sink *s, const struct gt_gap *gap)
-{
-	(void)s;
-	MUST(gap->begin_ns > 0 && gap->begin_ns <= gap->end_ns);
-	MUST(!gap->late || !gap->count);
-	return 0;
-}
-
-static int keep_thread(struct gt_sink *s, const struct gt_sink_thread *t)
-{
-	MUST(fold(t->tid) < sizeof(s->named) && !s->named[fold(t->tid)]);
-	MUST(t->name[0] && strlen(t->name) < 128);
-	s->named[fold(t->tid)] = 1;
-	return 0;
-}
-
-static const struct gt_sink_ops keeper = {
-	.span = keep_span, .gap = keep_gap, .thread = keep_thread};
-
-static int by_start(const void *a, const void *b)
-{
-	const struct gt_span *x = a, *y = b;
-
-	if (x->start_ns != y->start_ns)
-		return x->start_ns < y->start_ns ? -1 : 1;
-	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
-}
-
-static void check_rows(const struct gt_sink *s)
-{
-	struct {
-		uint64_t end_ns, start_ns[GT_SPAN_KINDS];
-	} rows[256] = {0};
-
-	for (size_t i = 0; i < s->spans.n; i++) {
-		const struct gt_span *p = &s->spans.v[i];
-
-		MUST(p->kind < GT_SPAN_KINDS && p->open < 2 * GT_OPEN_FINALIZING);
-		MUST(p->start_ns > 0 && p->start_ns <= p->end_ns);
-		MUST(!(p->open & GT_OPEN_UNKNOWN) || p->start_ns == p->end_ns);
-		MUST(!(p->open & GT_OPEN_FINALIZING) || p->kind == GT_SPAN_TAKE);
-		MUST(p->forced < GT_FORCED_KINDS);
-		MUST(!p->forced || p->kind != GT_SPAN_TAKE);
-		MUST(s->named[p->tid]);
-		MUST(p->start_ns >= rows[p->tid].end_ns);
-		MUST(p->start_ns > rows[p->tid].start_ns[p->kind]);
-		rows[p->tid].end_ns = p->end_ns;
-		rows[p->tid].start_ns[p->kind] = p->start_ns;
-	}
-}
-
-/* A hold that ends with a release is followed by its drop_gil, which knows the same of it. */
-static void check_releases(const struct gt_sink *s)
-{
-	const struct gt_span *hold[256] = {NULL};
-
-	for (size_t i = 0; i < s->spans.n; i++) {
-		const struct gt_span *p = &s->spans.v[i];
-
-		MUST(!hold[p->tid] ||
-		     (p->kind == GT_SPAN_DROP && p->forced == hold[p->tid]->forced &&
-		      p->gil == hold[p->tid]->gil && p->start_ns >= hold[p->tid]->end_ns));
-		hold[p->tid] = p->kind == GT_SPAN_HOLD && p->forced ? p : NULL;
-	}
-	for (size_t i = 0; i < GT_ARRAY_SIZE(hold); i++)
-		MUST(!hold[i]);
-}
-
-static void check_holders(struct gt_sink *s)
-{
-	uint64_t end_ns[256] = {0};
-
-	qsort(s->spans.v, s->spans.n, sizeof(*s->spans.v), by_start);
-	for (size_t i = 0; i < s->spans.n; i++) {
-		const struct gt_span *p = &s->spans.v[i];
-
-		if (p->kind != GT_SPAN_HOLD || p->gil == GIL_INDEX_OTHER)
-			continue;
-		MUST(p->start_ns >= end_ns[p->gil]);
-		end_ns[p->gil] = p->end_ns;
-	}
-}
-
-static struct gt_timeline *begin(struct gt_sink *s, uint32_t main_tid, int functions, int told,
+static struct gt_timeline *begin(struct keeper *k, uint32_t main_tid, int functions, int told,
 				 struct gt_rows *rows)
 {
 	const struct gt_timeline_opts opts = {.start_mono_ns = START_NS,
@@ -156,8 +29,8 @@ static struct gt_timeline *begin(struct gt_sink *s, uint32_t main_tid, int funct
 					      .forced_told = told != 0};
 	struct gt_timeline *tl;
 
-	*s = (struct gt_sink){0};
-	MUST(!gt_timeline_create(&keeper, s, &opts, &tl));
+	*k = (struct keeper){.sink = {&keeper_ops}};
+	MUST(!gt_timeline_create(&k->sink, &opts, &tl));
 	return tl;
 }
 
@@ -167,20 +40,16 @@ static void feed(struct gt_timeline *tl, const struct gil_event *ev)
 }
 
 /* The spans are sorted by time afterwards. */
-static void finish(struct gt_timeline *tl, struct gt_sink *s, uint64_t end_ns)
+static void finish(struct gt_timeline *tl, struct keeper *k, uint64_t end_ns)
 {
 	const struct gt_timeline_stats *st = gt_timeline_stats(tl);
 
 	MUST(!gt_timeline_finish(tl, end_ns));
-	MUST(st->spans[0] + st->spans[1] + st->spans[2] == s->spans.n);
+	MUST(st->spans[0] + st->spans[1] + st->spans[2] == k->spans.n);
 	MUST(st->releases[0] + st->releases[1] + st->releases[2] == st->spans[GT_SPAN_DROP]);
-	s->unconfirmed = st->unconfirmed;
+	k->unconfirmed = st->unconfirmed;
 	gt_timeline_free(tl);
-	if (!s->spans.n)
-		return;
-	check_rows(s);
-	check_releases(s);
-	check_holders(s);
+	keep_check(k);
 }
 
 /* ---- any events ---- */
@@ -230,7 +99,7 @@ static void run_bytes(uint8_t options, const uint8_t *p, size_t size)
 	struct gt_rows *rows = NULL;
 	uint64_t now = START_NS + 50;
 	struct gt_timeline *tl;
-	struct gt_sink sink;
+	struct keeper kept;
 
 	MUST(ev);
 	for (size_t i = 0; i < n; i++, p += EVENT_BYTES) {
@@ -243,12 +112,12 @@ static void run_bytes(uint8_t options, const uint8_t *p, size_t size)
 	}
 	if (options & 16)
 		rows = make_rows(ev, n);
-	tl = begin(&sink, options >> 1 & 1 ? (rows ? 7 : 1) : 0, options & 4, options & 8, rows);
+	tl = begin(&kept, options >> 1 & 1 ? (rows ? 7 : 1) : 0, options & 4, options & 8, rows);
 	for (size_t i = 0; i < n; i++)
 		feed(tl, &ev[i]);
-	finish(tl, &sink, now - (now > 20 ? 20 : 0));
+	finish(tl, &kept, now - (now > 20 ? 20 : 0));
 	gt_rows_free(rows);
-	free(sink.spans.v);
+	keep_free(&kept);
 	free(ev);
 }
 
@@ -542,12 +411,12 @@ static int is_drawn(const struct sim *s, const struct gt_span *t, const struct l
 	return 0;
 }
 
-static void compare(const struct sim *s, const struct gt_sink *sink, int lossy, uint64_t end_ns)
+static void compare(const struct sim *s, const struct keeper *k, int lossy, uint64_t end_ns)
 {
 	uint64_t missing = s->told[SIM_FOREIGN] != 0;
 
-	for (size_t i = 0; i < sink->spans.n; i++) {
-		const struct gt_span *d = &sink->spans.v[i];
+	for (size_t i = 0; i < k->spans.n; i++) {
+		const struct gt_span *d = &k->spans.v[i];
 
 		MUST(d->gil != SIM_FOREIGN);
 		MUST(!(d->open & GT_OPEN_UNKNOWN) || lossy);
@@ -563,14 +432,110 @@ static void compare(const struct sim *s, const struct gt_sink *sink, int lossy, 
 
 		if (!start_seen && !told && !(end_seen && t->kind == GT_SPAN_HOLD))
 			continue;
-		if (is_drawn(s, t, &sink->spans, end_ns))
+		if (is_drawn(s, t, &k->spans, end_ns))
 			continue;
 		MUST(!told);
 		/* the release of a GIL that was not confirmed, or too late */
 		MUST(!start_seen && t->kind == GT_SPAN_HOLD);
 		missing++;
 	}
-	MUST(lossy || missing <= sink->unconfirmed);
+	MUST(lossy || missing <= k->unconfirmed);
+}
+
+/* How long others than `but` (any: -1) held that GIL in the time of a wait. */
+static uint64_t overlap(const struct list *holds, const struct gt_span *take, int64_t by)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < holds->n; i++) {
+		const struct gt_span *h = &holds->v[i];
+		uint64_t from = h->start_ns > take->start_ns ? h->start_ns : take->start_ns;
+		uint64_t to = h->end_ns < take->end_ns ? h->end_ns : take->end_ns;
+
+		if (h->kind == GT_SPAN_HOLD && h->gil == take->gil && h->tid != take->tid &&
+		    (by < 0 || h->tid == by) && from < to)
+			sum += to - from;
+	}
+	return sum;
+}
+
+/* From when on it is known who has that GIL, where nothing is lost. */
+static uint64_t known_from(const struct list *drawn, uint8_t gil)
+{
+	for (size_t i = 0; i < drawn->n; i++)
+		if (drawn->v[i].kind == GT_SPAN_HOLD && drawn->v[i].gil == gil)
+			return drawn->v[i].start_ns;
+	return UINT64_MAX;
+}
+
+/* The latest hold that was over when the wait was; NULL: none. */
+static const struct gt_span *latest_hold(const struct list *holds, const struct gt_span *take)
+{
+	const struct gt_span *latest = NULL;
+
+	for (size_t i = 0; i < holds->n; i++) {
+		const struct gt_span *h = &holds->v[i];
+
+		if (h->kind == GT_SPAN_HOLD && h->gil == take->gil && h->end_ns <= take->end_ns &&
+		    h->start_ns < take->end_ns && (!latest || h->end_ns > latest->end_ns))
+			latest = h;
+	}
+	return latest;
+}
+
+static void compare_from(const struct sim *s, const struct keeper *k, const struct gt_span *take)
+{
+	const struct gt_span *hold = latest_hold(&s->truth, take);
+	const struct gt_wait *w = &take->wait;
+
+	if (take->start_ns < known_from(&k->spans, take->gil) || !hold->tid ||
+	    hold->end_ns < START_NS)
+		return;
+	MUST(w->from_tid == hold->tid && w->from_ns == hold->end_ns);
+	MUST(w->from_start_ns == (hold->start_ns > START_NS ? hold->start_ns : START_NS));
+}
+
+/*
+ * What is said of who blocked whom, by what is drawn and what was true. A wait that ends without
+ * the GIL may end before it is known who has that.
+ */
+static void compare_blame(const struct sim *s, const struct keeper *k, int lossy)
+{
+	uint64_t least[SIM_THREADS][SIM_THREADS] = {{0}}, most[SIM_THREADS][SIM_THREADS] = {{0}};
+
+	for (size_t i = 0; i < k->spans.n; i++) {
+		const struct gt_span *d = &k->spans.v[i];
+		const struct gt_wait *w = &d->wait;
+		/* 0 is no thread's id, so it is not known who has the GIL when that one has it */
+		uint64_t held = overlap(&k->spans, d, -1) - overlap(&k->spans, d, 0);
+		uint64_t longest = 0, known = known_from(&k->spans, d->gil);
+
+		if (d->kind != GT_SPAN_TAKE)
+			continue;
+		for (uint32_t by = 1; by < SIM_THREADS; by++) {
+			uint64_t ns = overlap(&k->spans, d, by);
+
+			most[d->tid][by] += ns;
+			least[d->tid][by] += d->acquired ? ns : 0;
+			longest = ns > longest ? ns : longest;
+		}
+		MUST(w->nobody_ns <= d->end_ns - d->start_ns - overlap(&s->truth, d, -1));
+		MUST(w->held_ns <= held && held <= w->held_ns + w->unknown_ns);
+		MUST(w->blocker_ns <= longest);
+		if (!d->acquired)
+			continue;
+		MUST(w->held_ns == held && w->blocker_ns == longest);
+		if (!lossy && d->start_ns >= known)
+			MUST(w->unknown_ns == overlap(&s->truth, d, 0));
+		else if (!lossy)
+			MUST(w->unknown_ns == known - d->start_ns + overlap(&k->spans, d, 0));
+		if (!lossy)
+			compare_from(s, k, d);
+	}
+	for (uint32_t v = 0; v < SIM_THREADS; v++)
+		for (uint32_t by = 1; by < SIM_THREADS; by++)
+			MUST(least[v][by] <= keep_find(k, v, by).ns &&
+			     keep_find(k, v, by).ns <= most[v][by]);
 }
 
 static void run_simulation(uint64_t seed)
@@ -581,14 +546,14 @@ static void run_simulation(uint64_t seed)
 			.record_from_ns = START_NS,
 			.events = room,
 			.size = GT_ARRAY_SIZE(room)};
-	struct gt_sink sink;
+	struct keeper kept;
 	struct gt_timeline *tl;
 	int lossy = (int)roll(&s, 2);
 	uint64_t end_ns;
 
 	s.reads_memory = (uint8_t)roll(&s, 2);
 	s.forced_told = (uint8_t)roll(&s, 2);
-	tl = begin(&sink, (uint32_t)roll(&s, 2), 0, s.forced_told, NULL);
+	tl = begin(&kept, (uint32_t)roll(&s, 2), 0, s.forced_told, NULL);
 
 	for (int i = 0; i < SIM_GILS; i++)
 		s.holder[i] = -1;
@@ -601,9 +566,10 @@ static void run_simulation(uint64_t seed)
 	for (int i = 0; i < SIM_THREADS; i++)
 		change(&s, i, OUT);
 	feed_lossy(&s, tl, lossy, end_ns);
-	finish(tl, &sink, end_ns);
-	compare(&s, &sink, lossy, end_ns);
-	free(sink.spans.v);
+	finish(tl, &kept, end_ns);
+	compare(&s, &kept, lossy, end_ns);
+	compare_blame(&s, &kept, lossy);
+	keep_free(&kept);
 	free(s.truth.v);
 }
 
