@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "joint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "convert.h"
+#include "jointout.h"
+#include "jointsink.h"
+#include "log.h"
+#include "options.h"
+#include "profclock.h"
+#include "profmatch.h"
+#include "profnames.h"
+#include "sink_chrome.h"
+
+/* Rows beside a Profiler's: numbers that no thread has. */
+#define INLINE_TID_BASE 8388608u
+
+/* A recording in a Profiler's picture. */
+struct part {
+	size_t input;
+	enum gt_match how;
+	struct gt_profclock clock;
+	char clock_text[GT_CLOCK_TEXT_MAX];
+	char tag[GT_CLOCK_TEXT_MAX + 8];
+};
+
+/* All of a run. */
+struct joint {
+	const struct gt_joint_opts *o;
+	struct gt_inputs *in;
+	struct gt_profilers *p;
+	gil_reader **readers; /* of the inputs; NULL: it cannot be used */
+	struct gt_match_who *who;
+	enum gt_match *pairs;
+	uint8_t *converted; /* inputs of which has been said what there is to say */
+	size_t written, left_out;
+	uint8_t as_file;  /* .output is one */
+	uint8_t is_there; /* .output was, before */
+};
+
+/* One Profiler of it. */
+struct unit {
+	struct joint *j;
+	const struct gt_profiler *p;
+	struct part *parts;
+	struct gt_joint_lane *lanes;
+	size_t n;
+	uint64_t inline_pid; /* 0: lanes of their own */
+	struct gt_filter_opts filter;
+	struct gt_filter_stats left_out;
+	int damaged; /* a recording was not converted wholly */
+};
+
+static const char *name_of(const struct gt_profiler *p)
+{
+	return p->dir ? p->dir : p->trace;
+}
+
+/* ---- times in words ---- */
+
+struct utc {
+	char text[48];
+};
+
+static struct utc utc(uint64_t unix_ns)
+{
+	time_t s = (time_t)(unix_ns / 1000000000);
+	struct utc u = {"a time that is none"};
+	struct tm tm;
+	char day[32];
+
+	if (gmtime_r(&s, &tm) && strftime(day, sizeof(day), "%Y-%m-%d %H:%M:%S", &tm))
+		snprintf(u.text, sizeof(u.text), "%s.%06u", day,
+			 (unsigned int)(unix_ns % 1000000000 / 1000));
+	return u;
+}
+
+/* "3 d 4 h", "12.3 s" */
+static struct utc duration(uint64_t ns)
+{
+	uint64_t s = ns / 1000000000;
+	struct utc u;
+
+	if (s >= 86400)
+		snprintf(u.text, sizeof(u.text), "%" PRIu64 " d %" PRIu64 " h", s / 86400,
+			 s / 3600 % 24);
+	else if (s >= 3600)
+		snprintf(u.text, sizeof(u.text), "%" PRIu64 " h %" PRIu64 " min", s / 3600,
+			 s / 60 % 60);
+	else
+		snprintf(u.text, sizeof(u.text), "%" PRIu64 ".%06" PRIu64 " s", s,
+			 ns % 1000000000 / 1000);
+	return u;
+}
+
+static void say_no_overlap(const struct joint *j, const struct part *part,
+			   const struct gt_profiler *p)
+{
+	const gil_reader *r = part->clock.r;
+	struct gt_profclock by_unix = {.r = r};
+	struct gt_range range = gt_profclock_range(&part->clock);
+	uint64_t begin = (uint64_t)p->facts.begin_ns, end = (uint64_t)p->facts.end_ns;
+	uint64_t apart = range.end_ns < begin ? begin - range.end_ns : range.begin_ns - end;
+
+	if (p->facts.relative) {
+		gt_error("%s: is left out of %s, whose times are no Unix times, nor "
+			 "CLOCK_MONOTONIC_RAW of this recording's host: nothing tells where they "
+			 "belong",
+			 j->in->list[part->input].path, name_of(p));
+		return;
+	}
+	gt_error("%s: does not overlap in time with %s and is left out: recorded from %s to %s, "
+		 "traced from %s to %s (UTC, by %s); %s apart",
+		 j->in->list[part->input].path, name_of(p), utc(range.begin_ns).text,
+		 utc(range.end_ns).text, utc(begin).text, utc(end).text,
+		 gt_clock_method_text(part->clock.method), duration(apart).text);
+	by_unix.offset_ns = (int64_t)(gil_reader_unix_ns(r, gil_reader_first_mono_ns(r)) -
+				      gil_reader_first_mono_ns(r));
+	if (part->clock.method != GT_CLOCK_NONE && gt_profclock_overlaps(&by_unix, &p->facts))
+		gt_error("%s: by its own Unix time it would; was it recorded on another host, or "
+			 "after a reboot, than %s?",
+			 j->in->list[part->input].path, name_of(p));
+}
+
+/* ---- reading ---- */
+
+static int open_all(struct joint *j)
+{
+	for (size_t i = 0; i < j->in->n; i++) {
+		if (gt_inputs_open(j->in, i, &j->readers[i])) {
+			j->readers[i] = NULL;
+		} else if (!gil_reader_first_mono_ns(j->readers[i])) {
+			gt_error("%s: is empty: no time is in it", j->in->list[i].path);
+			gil_reader_close(j->readers[i]);
+			j->readers[i] = NULL;
+		}
+		if (j->readers[i])
+			gt_match_who(j->readers[i], j->in->list[i].path, &j->who[i]);
+		else
+			j->left_out++;
+	}
+	return 0;
+}
+
+static int begin(struct joint *j)
+{
+	size_t n = j->in->n, pairs;
+
+	if (__builtin_mul_overflow(n, j->p->n, &pairs))
+		return -ENOMEM;
+	j->readers = calloc(n + 1, sizeof(*j->readers));
+	j->who = calloc(n + 1, sizeof(*j->who));
+	j->pairs = calloc(pairs + 1, sizeof(*j->pairs));
+	j->converted = calloc(n + 1, 1);
+	return j->readers && j->who && j->pairs && j->converted ? open_all(j) : -ENOMEM;
+}
+
+static void end(struct joint *j)
+{
+	for (size_t i = 0; j->readers && i < j->in->n; i++)
+		if (j->readers[i])
+			gil_reader_close(j->readers[i]);
+	free(j->readers);
+	free(j->who);
+	free(j->pairs);
+	free(j->converted);
+}
+
+/* ---- one Profiler ---- */
+
+/* The recordings of it that share some time with it, placed. */
+static int find_parts(struct joint *j, size_t k, struct unit *u)
+{
+	size_t n = j->in->n, k_n = j->p->n, i = 0;
+	struct gt_stamps stamps;
+
+	while (i < n && !j->pairs[i * k_n + k])
+		i++;
+	if (i == n)
+		return 0;
+	gt_stamps_read(u->p, &stamps);
+	u->parts = calloc(n + 1, sizeof(*u->parts));
+	u->lanes = calloc(n + 1, sizeof(*u->lanes));
+	if (!u->parts || !u->lanes)
+		return -ENOMEM;
+	for (; i < n; i++) {
+		struct part *part = &u->parts[u->n];
+
+		if (!j->pairs[i * k_n + k])
+			continue;
+		part->input = i;
+		part->how = j->pairs[i * k_n + k];
+		gt_profclock_choose(u->p, &stamps, j->readers[i], &part->clock);
+		if (!gt_profclock_overlaps(&part->clock, &u->p->facts)) {
+			say_no_overlap(j, part, u->p);
+			j->left_out++;
+			continue;
+		}
+		gt_clock_text(&part->clock, part->clock_text);
+		snprintf(part->tag, sizeof(part->tag), "clock %s", part->clock_text);
+		gt_info("%s: belongs to %s %s; clock: %s", j->in->list[i].path, name_of(u->p),
+			gt_match_text(part->how), part->clock_text);
+		u->n++;
+	}
+	return 0;
+}
+
+/* The lane of the Profiler in which threads have their own ids. 0: there is none. */
+static uint64_t real_lane(const struct gt_profiler *p)
+{
+	const struct gt_proftrace *t = &p->facts;
+
+	for (size_t i = 0; i < t->npython; i++)
+		if (p->pid > 0 && t->python[i] == (uint64_t)p->pid)
+			return t->python[i];
+	if (t->npython == 1)
+		return t->python[0];
+	return t->mindspore_lane > 0 ? (uint64_t)t->mindspore_lane : 0;
+}
+
+/* Rows among the Profiler's: only those of its own process, and each once. */
+static void choose_inline(struct joint *j, struct unit *u)
+{
+	size_t kept = 0;
+
+	u->inline_pid = real_lane(u->p);
+	if (!u->inline_pid) {
+		gt_warn("%s: has no lane with the process's own threads, to put rows beside; the "
+			"GIL gets a lane of its own",
+			u->p->trace);
+		return;
+	}
+	if (j->o->ids == GT_IDS_HOST)
+		gt_warn("--lanes=inline shows ids as the Profiler does: of the process's PID "
+			"namespace");
+	for (size_t i = 0; i < u->n; i++) {
+		if (u->parts[i].how != GT_MATCH_CHILD && !kept) {
+			u->parts[kept++] = u->parts[i];
+			continue;
+		}
+		j->left_out++;
+		gt_error("%s: is left out of %s: with --lanes=inline there is room for one "
+			 "recording, of the Profiler's process",
+			 j->in->list[u->parts[i].input].path, name_of(u->p));
+	}
+	u->n = kept;
+}
+
+static void choose_lanes(struct unit *u)
+{
+	for (size_t i = 0; i < u->n; i++)
+		u->lanes[i] = (struct gt_joint_lane){
+			.input = (uint32_t)u->parts[i].input,
+			.order = (uint32_t)i,
+			.pid = u->inline_pid ? u->inline_pid
+					     : gt_proftrace_free_pid(&u->p->facts, (unsigned int)i),
+			.tag = u->parts[i].tag,
+		};
+}
+
+static void choose_filter(struct joint *j, struct unit *u)
+{
+	const struct gt_proftrace *t = &u->p->facts;
+
+	u->filter = j->o->filter;
+	if (!j->o->clip)
+		return;
+	if (!t->begin_ns && !t->end_ns) {
+		gt_warn("%s: no event in it has a time, so nothing is cut to its window",
+			u->p->trace);
+		return;
+	}
+	u->filter.clip = 1;
+	if (t->begin_ns > 0 && (uint64_t)t->begin_ns > u->filter.from_ns)
+		u->filter.from_ns = (uint64_t)t->begin_ns;
+	if (t->end_ns > 0 && (!u->filter.to_ns || (uint64_t)t->end_ns < u->filter.to_ns))
+		u->filter.to_ns = (uint64_t)t->end_ns;
+}
+
+/* ---- its events ---- */
+
+static int64_t sort_index(const void *ctx, uint32_t tid)
+{
+	const struct unit *u = ctx;
+
+	return gt_proftrace_sort_index(&u->p->facts, u->inline_pid, tid);
+}
+
+static int open_sink(struct unit *u, struct gt_jsonw *w, struct gt_sink **chrome,
+		     struct gt_sink **out)
+{
+	const struct gt_proftrace *t = &u->p->facts;
+	const struct gt_chrome_opts opts = {
+		.base_ns = t->base_ns > 0 ? (uint64_t)t->base_ns : 0,
+		.flows = u->j->o->flows,
+		.fragment = 1,
+		.inline_rows = u->inline_pid != 0,
+		.tid_base = u->inline_pid ? INLINE_TID_BASE : 0,
+		.sort_index = sort_index,
+		.ctx = u,
+	};
+	struct gt_sink *lanes, *filter;
+	int err = gt_chrome_create(w, &opts, chrome);
+
+	if (err)
+		return err;
+	err = gt_jointsink_create(u->lanes, u->n, *chrome, &lanes);
+	if (err) {
+		(*chrome)->ops->finish(*chrome);
+		return err;
+	}
+	*out = lanes;
+	/* Before the lanes: it knows processes by their own pids. */
+	if (gt_filter_wanted(&u->filter)) {
+		err = gt_filter_create(&u->filter, lanes, &u->left_out, &filter);
+		if (err)
+			lanes->ops->finish(lanes);
+		else
+			*out = filter;
+	}
+	return err;
+}
+
+/*
+ * Rows have no label, which in a lane tells how its times were placed: metadata of a name that
+ * viewers do not know, and that people find.
+ */
+static void put_clock(const struct unit *u, struct gt_jsonw *w)
+{
+	gt_jsonw_lit(w, ",\n{\"name\":\"GIL clock\",\"pid\":");
+	gt_jsonw_u64(w, u->inline_pid);
+	gt_jsonw_lit(w, ",\"tid\":0,\"args\":{\"clock\":\"");
+	gt_jsonw_chars(w, u->parts[0].clock_text, strlen(u->parts[0].clock_text));
+	gt_jsonw_lit(w, "\"},\"ph\":\"M\"}");
+}
+
+/* A gt_joint_events. */
+static int write_events(void *ctx, struct gt_jsonw *w, int *any)
+{
+	struct unit *u = ctx;
+	struct gt_sink *chrome, *sink;
+	int err = open_sink(u, w, &chrome, &sink), finished;
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < u->n && !err; i++) {
+		struct part *part = &u->parts[i];
+		const struct gt_convert_opts opts = {
+			.ids = u->inline_pid ? GT_IDS_NAMESPACE : u->j->o->ids,
+			.place = gt_profclock_place,
+			.place_ctx = &part->clock,
+			.quiet = u->j->converted[part->input],
+		};
+		int ret = gt_convert(u->j->in, part->input, &opts, sink);
+
+		u->j->converted[part->input] = 1;
+		u->damaged |= ret == GT_LEFT_OUT || ret == GT_UNUSABLE;
+		err = ret < 0 ? ret : 0;
+	}
+	*any = gt_chrome_any(chrome);
+	finished = sink->ops->finish(sink);
+	if (!err && !finished && *any && u->inline_pid)
+		put_clock(u, w);
+	return err ? err : finished;
+}
+
+static void say_filtered(const struct unit *u)
+{
+	static const char *const names[GT_SPAN_KINDS] = {"take_gil", "hold_gil", "drop_gil"};
+	const struct gt_filter_stats *st = &u->left_out;
+	char text[512];
+	size_t n = 0;
+
+	if (!gt_filter_wanted(&u->filter))
+		return;
+	for (int i = 0; i < GT_SPAN_KINDS; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n,
+				      "%s%" PRIu64 " %s (%" PRIu64 ".%03" PRIu64 " ms)",
+				      i ? ", " : "", st->spans[i], names[i], st->ns[i] / 1000000,
+				      st->ns[i] / 1000 % 1000);
+	gt_info("%s: left out by the filters: %s; %" PRIu64 " thread(s), %" PRIu64
+		" process(es), %" PRIu64 " gap(s)",
+		name_of(u->p), text, st->threads, st->processes, st->gaps);
+}
+
+/* ---- where it goes ---- */
+
+static int is_json_name(const char *path)
+{
+	return gt_name_ends(path, ".json") || gt_name_ends(path, ".json.gz");
+}
+
+/* An OUT that is one file, and merged; a pipe or a device, too. */
+static int is_file(const struct gt_joint_opts *o)
+{
+	struct stat st;
+
+	if (stat(o->output, &st))
+		return is_json_name(o->output);
+	if (S_ISDIR(st.st_mode))
+		return 0;
+	return o->merge || is_json_name(o->output) || !S_ISREG(st.st_mode);
+}
+
+/* Which Profilers' traces Insight's folder is not for. */
+static int is_merged(const struct joint *j, const struct gt_profiler *p)
+{
+	return j->o->merge || j->as_file || p->facts.object || p->facts.gzip ||
+	       (!p->dir && !gt_name_ends(j->o->output, "/"));
+}
+
+static void say_implied(const struct joint *j, const struct gt_profiler *p)
+{
+	if (j->o->merge || !is_merged(j, p))
+		return;
+	gt_info("%s: is merged into one JSON, as with --merge: %s", p->trace,
+		j->as_file        ? "--output names a file"
+		: p->facts.object ? "MindStudio Insight lays no other file beside one of this form"
+		: p->facts.gzip   ? "it is compressed"
+				  : "it lies in no Profiler's folder");
+}
+
+static int merge(struct joint *j, const struct gt_jointout *out)
+{
+	const char *to = j->o->output;
+	int gzip = j->o->gzip || (j->as_file && gt_name_ends(to, ".gz"));
+	gt_autofree char *name = NULL, *path = NULL;
+
+	if (out->p->nslices) {
+		j->left_out++;
+		gt_error(
+			"%s: its trace is in %zu parts, of which only the first is merged; without "
+			"--merge, MindStudio Insight shows them together",
+			name_of(out->p), out->p->nslices + 1);
+	}
+	if (j->as_file)
+		return gt_jointout_merge(out, to, gzip);
+	if (gt_outset_make_folder(to))
+		return -EIO;
+	if (asprintf(&name, "%.*s.json%s", (int)(gt_name_suffix(out->p->name) - out->p->name),
+		     out->p->name, gzip ? ".gz" : "") < 0) {
+		name = NULL;
+		return -ENOMEM;
+	}
+	path = gt_prof_join(to, name);
+	return path ? gt_jointout_merge(out, path, gzip) : -ENOMEM;
+}
+
+/* The rank that its card has in Insight. */
+static int64_t shown_rank(const struct joint *j, const struct unit *u)
+{
+	int64_t rank = u->p->rank;
+
+	if (rank < 0)
+		for (size_t i = 0; i < u->n && rank < 0; i++)
+			if (u->parts[i].how != GT_MATCH_CHILD)
+				rank = j->who[u->parts[i].input].rank;
+	/* A guess that another Profiler's rank contradicts. */
+	for (size_t k = 0; u->p->rank < 0 && k < j->p->n; k++)
+		if (&j->p->list[k] != u->p &&
+		    (j->p->list[k].rank == rank || j->p->list[k].rank < 0))
+			return -1;
+	return rank;
+}
+
+static int write_unit(struct joint *j, struct unit *u)
+{
+	const struct gt_jointout out = {
+		.outs = j->o->outs,
+		.all = j->p,
+		.p = u->p,
+		.rank = shown_rank(j, u),
+		.events = write_events,
+		.ctx = u,
+	};
+	int err;
+
+	say_implied(j, u->p);
+	err = is_merged(j, u->p) ? merge(j, &out) : gt_jointout_folder(&out, j->o->output);
+	if (err > 0)
+		gt_error("%s: the filters leave nothing of its recordings, so nothing is written",
+			 name_of(u->p));
+	else if (err == -ENOMEM)
+		gt_error("%s: out of memory", name_of(u->p));
+	if (err) {
+		j->left_out++;
+		return err > 0 ? 0 : err;
+	}
+	j->written++;
+	j->left_out += u->damaged || u->p->facts.cut;
+	say_filtered(u);
+	if (u->p->database && !is_merged(j, u->p))
+		gt_info("%s: MindStudio Insight would prefer its database to its trace; import %s, "
+			"which has none",
+			name_of(u->p), j->o->output);
+	return 0;
+}
+
+static int do_profiler(struct joint *j, size_t k)
+{
+	struct unit u = {.j = j, .p = &j->p->list[k]};
+	int err = find_parts(j, k, &u);
+
+	if (!err && u.n) {
+		if (j->o->inline_rows)
+			choose_inline(j, &u);
+		choose_lanes(&u);
+		choose_filter(j, &u);
+		err = u.n ? write_unit(j, &u) : 0;
+	}
+	free(u.parts);
+	free(u.lanes);
+	return err;
+}
+
+/* ---- the run ---- */
+
+/* Something is in the way, or does not fit together. -errno. */
+static int prepare(struct joint *j)
+{
+	int folders = 0;
+
+	j->as_file = (uint8_t)is_file(j->o);
+	if (j->as_file && j->p->n > 1) {
+		gt_error("%s: is one file, but there are %zu Profilers; give --output a folder",
+			 j->o->output, j->p->n);
+		return -EEXIST;
+	}
+	for (size_t k = 0; k < j->p->n; k++)
+		folders += !is_merged(j, &j->p->list[k]);
+	if (folders && j->o->gzip)
+		gt_warn("--gzip is for merged files: MindStudio Insight reads none that are "
+			"compressed in a folder");
+	return folders ? gt_jointout_prepare(j->o->output, j->p) : 0;
+}
+
+int gt_joint(const struct gt_joint_opts *o, struct gt_inputs *in, struct gt_profilers *p)
+{
+	struct joint j = {.o = o, .in = in, .p = p};
+	struct stat st;
+	int err;
+
+	j.is_there = !lstat(o->output, &st);
+	if (!p->n) {
+		gt_error("there is no Profiler's trace to lay the recordings beside");
+		return EXIT_FAILED;
+	}
+	err = begin(&j);
+	if (err)
+		gt_error("out of memory");
+	else
+		err = prepare(&j);
+	if (!err) {
+		j.left_out += gt_match(j.who, in->n, p, j.pairs);
+		/* One that cannot be written does not keep others from it. */
+		for (size_t k = 0; k < p->n; k++)
+			if (do_profiler(&j, k) == -ENOMEM)
+				break;
+	}
+	end(&j);
+	if (!j.written && !j.is_there)
+		rmdir(o->output); /* made for nothing */
+	if (err || !j.written)
+		return EXIT_FAILED;
+	return j.left_out ? EXIT_LEFT_OUT : EXIT_WHOLE;
+}
