@@ -14,6 +14,7 @@
 #include "log.h"
 #include "report.h"
 #include "session.h"
+#include "summing.h"
 
 enum {
 	OPT_PROBE = 256,
@@ -29,6 +30,7 @@ enum {
 	OPT_LIST,
 	OPT_JSON,
 	OPT_NO_THREAD_NAMES,
+	OPT_NO_SUMMARY,
 	OPT_DEVICE_ROOT,
 };
 
@@ -41,7 +43,8 @@ enum {
 struct options {
 	struct gt_session_opts session;
 	pid_t pids[PIDS_MAX];
-	int dry_run, list, json;
+	int dry_run, list, json, no_summary;
+	struct gt_summing *summing; /* NULL: there is to be no summary */
 	enum gt_log_level log;
 	/* As they were when we were started: */
 	sigset_t sigmask;
@@ -60,7 +63,8 @@ static const char doc[] =
 	"every "
 	"process has ended. Each process gets a file GIL_<pid>_rank_<rank>.gil; where an earlier "
 	"one "
-	"has that name, _2, _3 and so on is added. gil2trace turns files into a trace for "
+	"has that name, _2, _3 and so on is added. A brief summary is printed at the end (Ctrl-C "
+	"skips it); gil2trace --summary tells more, and gil2trace turns files into a trace for "
 	"MindStudio "
 	"Insight and Perfetto.\n"
 	"\n"
@@ -123,6 +127,8 @@ static const struct argp_option options[] = {
 	{"ring-memory", OPT_RING_MEMORY, "MIB", 0, "Memory for all ring buffers [256]", 3},
 	{"no-thread-names", OPT_NO_THREAD_NAMES, NULL, 0,
 	 "Do not read the names that interpreters have for their threads", 3},
+	{"no-summary", OPT_NO_SUMMARY, NULL, 0, "Print no summary of what was recorded at the end",
+	 3},
 	{"ready-fd", OPT_READY_FD, "FD", 0,
 	 "Write a newline to this inherited descriptor once recording has begun", 3},
 	{"device-root", OPT_DEVICE_ROOT, "DIR", OPTION_HIDDEN,
@@ -242,6 +248,9 @@ static int parse_how(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_NO_THREAD_NAMES:
 		o->session.no_names = 1;
+		break;
+	case OPT_NO_SUMMARY:
+		o->no_summary = 1;
 		break;
 	case OPT_DEVICE_ROOT:
 		o->session.find.device_root = arg;
@@ -392,7 +401,7 @@ static int open_stop_fd(struct options *o)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Up to one descriptor per probe and five per process: take all that the hard limit gives. */
+/* Up to one descriptor per probe and six per process: take all that the hard limit gives. */
 static void raise_open_files(struct options *o)
 {
 	struct rlimit lim;
@@ -434,6 +443,12 @@ static enum gt_status show(const struct options *o, const struct gt_session *s)
 	return GT_FAILED;
 }
 
+/* For what was recorded. A command's standard output is its own. */
+static FILE *results(const struct options *o)
+{
+	return o->session.command.argv ? stderr : stdout;
+}
+
 static void on_ended(void *ctx, const struct gt_recording *r)
 {
 	const struct options *o = ctx;
@@ -441,8 +456,19 @@ static void on_ended(void *ctx, const struct gt_recording *r)
 	if (o->log == GT_LOG_ERROR)
 		return;
 	gt_status("%s", "");
-	/* A command's standard output is its own. */
-	gt_report_result(r, o->session.output_dir, o->session.command.argv ? stderr : stdout);
+	gt_report_result(r, o->session.output_dir, results(o));
+	if (o->summing && r->file_fd && r->end && r->stats.events)
+		gt_summing_add(o->summing, r->file_fd, r->stats.events, o->session.output_dir,
+			       r->file);
+}
+
+/* Only where there is somebody to read it; without memory for it there is none. */
+static void prepare_summary(struct options *o)
+{
+	if (o->no_summary || o->list || o->dry_run || o->log == GT_LOG_ERROR ||
+	    gt_summing_new(&o->summing))
+		return;
+	o->session.keep_files = 1;
 }
 
 static int run(struct options *o)
@@ -472,6 +498,10 @@ static int run(struct options *o)
 		gt_error("not all could be written to standard output");
 	if (ferror(stdout))
 		status = status ? status : GT_FAILED;
+	/* Last: whatever becomes of it, the status stays. */
+	if (o->summing && !ferror(stdout))
+		gt_summing_print(o->summing, o->session.stop_fd, results(o));
+	gt_summing_free(o->summing);
 	return command >= 0 ? command : (int)status;
 }
 
@@ -479,7 +509,7 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options, .parser = parse, .args_doc = args_doc, .doc = doc};
-	static struct options o = {.session = {.ready_fd = -1}, .log = GT_LOG_INFO};
+	static struct options o = {.session = {.ready_fd = -1, .stop_fd = -1}, .log = GT_LOG_INFO};
 	int err;
 
 	argp_err_exit_status = GT_USAGE;
@@ -505,5 +535,6 @@ int main(int argc, char **argv)
 		o.session.ring_memory =
 			o.session.ring_bytes ? UINT64_MAX : (uint64_t)RING_MEMORY_MIB << 20;
 	raise_open_files(&o);
+	prepare_summary(&o);
 	return run(&o);
 }

@@ -145,11 +145,19 @@ struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cac
 	return r;
 }
 
+static void close_kept_file(struct gt_recording *r)
+{
+	if (r->file_fd > 0)
+		close(r->file_fd);
+	r->file_fd = 0;
+}
+
 void gt_recording_close(struct gt_recording *r)
 {
 	if (!r)
 		return;
 	gt_proc_close(&r->proc);
+	close_kept_file(r);
 	free(r->first);
 	free(r->last);
 	free(r);
@@ -211,6 +219,11 @@ static enum gt_status open_file(struct gt_recording *r, const struct gt_recorder
 		r->file[0] = '\0';
 		return GT_NO_OUTPUT;
 	}
+	if (rec->keep_files) {
+		r->file_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (r->file_fd < 0) /* what it is for is dispensable */
+			r->file_fd = 0;
+	}
 	err = gt_gilfile_create(fd, &file);
 	if (!err)
 		r->collector = gt_collect_new(file, &r->proc);
@@ -232,6 +245,7 @@ static void remove_file(struct gt_recording *r, const struct gt_recorder *rec)
 	if (r->collector)
 		gt_collect_finish(r->collector, GIL_END_ERROR, gt_mono_ns(), 0, 0, &none);
 	r->collector = NULL;
+	close_kept_file(r);
 	if (r->file[0])
 		unlinkat(rec->dir_fd, r->file, 0);
 	r->file[0] = '\0';

@@ -197,7 +197,7 @@ static const struct need {
 
 #define TO_LOOK      CAP(CHECKPOINT_RESTORE)
 #define TO_RECORD    (CAP(BPF) | CAP(PERFMON))
-#define TO_BE_NOBODY (CAP(SETUID) | CAP(SETGID)) /* what root reads files as: symres.c */
+#define TO_BE_NOBODY (CAP(SETUID) | CAP(SETGID)) /* what root reads files as: jail.c */
 
 struct text {
 	char *buf;

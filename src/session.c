@@ -50,6 +50,7 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 		.recorder = {.dir_fd = -1,
 			     .dir = opts->output_dir,
 			     .no_names = opts->no_names,
+			     .keep_files = opts->keep_files,
 			     .meanwhile = gt_targets_drain,
 			     .ctx = &s->targets},
 		.ring_bytes = opts->ring_bytes,

@@ -20,6 +20,7 @@ struct gt_session_opts {
 	uint32_t ring_bytes;          /* of each target; 0: what ring_memory allows, up to 4 MiB */
 	uint64_t ring_memory;         /* bytes, of all rings together */
 	uint8_t no_names;             /* do not ask interpreters for the names of their threads */
+	uint8_t keep_files;           /* gt_recording has a descriptor of its file */
 	struct gt_tracer_opts tracer; /* the back end; the rest is set by the session */
 	/* A program that is to be started and recorded; argv NULL: none. */
 	struct gt_command_opts command;

@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "symres.h"
 #include "gilscan.h"
+#include "jail.h"
 #include "libcsites.h"
 #include "symanswer.h"
 #include "symcheck.h"
 
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#define NOBODY       65534
 #define CPU_SECONDS  10
 #define WALL_MS      20000
 #define MEMORY_MAX   (2ull << 30)
@@ -28,14 +23,6 @@
 #define NEWEST_MINOR 16 /* of CPython 3, whose source has been read */
 
 #define EXIT_PRIVILEGED 2 /* the child's status where it could not give up its privileges */
-
-#if defined(__SANITIZE_ADDRESS__)
-#define GT_ASAN 1
-#elif defined(__has_feature)
-#define GT_ASAN __has_feature(address_sanitizer)
-#else
-#define GT_ASAN 0
-#endif
 
 /* Adds to a text of GT_WHY_MAX bytes, behind what is there. */
 static void append(char *text, const char *fmt, ...) GT_PRINTF(2, 3);
@@ -207,87 +194,18 @@ static int resolve(const struct job *j, struct gt_sites *out)
 
 /* ---- the child itself ---- */
 
-static int limit(int what, uint64_t max)
-{
-	struct rlimit r;
-
-	/* A limit that is lower already cannot be raised without CAP_SYS_RESOURCE. */
-	if (getrlimit((__rlimit_resource_t)what, &r))
-		return -1;
-	if (r.rlim_max > max)
-		r.rlim_max = max;
-	if (r.rlim_cur > r.rlim_max || what != RLIMIT_AS)
-		r.rlim_cur = r.rlim_max;
-	return setrlimit((__rlimit_resource_t)what, &r);
-}
-
-/*
- * From here on the process can read what everybody can read, for a while, and nothing more. Where
- * giltrace is not root, but has capabilities, it stays the user who started it: to become somebody
- * else would take CAP_SETUID, which is worth more than what it would guard. With no capability
- * permitted, none can be ambient either.
- */
-static int drop_privileges(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
-
-	if (geteuid() == 0 && (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
-			       setresuid(NOBODY, NOBODY, NOBODY)))
-		return -1;
-	return syscall(SYS_capset, &head, none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-}
-
-static int limit_resources(void)
-{
-#if !GT_ASAN /* AddressSanitizer reserves terabytes */
-	if (limit(RLIMIT_AS, MEMORY_MAX))
-		return -1;
-#endif
-	return limit(RLIMIT_CPU, CPU_SECONDS) || limit(RLIMIT_FSIZE, 0) || limit(RLIMIT_CORE, 0) ||
-	       limit(RLIMIT_NPROC, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-}
-
-/* Keeps `fd` as 3 and `out` as 4, /dev/null as 0 - 2, and closes all else. */
-static int keep_only(int fd, int out)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int high[3] = {fcntl(fd, F_DUPFD_CLOEXEC, 5), fcntl(out, F_DUPFD_CLOEXEC, 5),
-		       fcntl(null, F_DUPFD_CLOEXEC, 5)};
-
-	if (high[0] < 0 || high[1] < 0 || high[2] < 0)
-		return -1;
-	for (int i = 0; i < 3; i++)
-		if (dup2(high[2], i) < 0)
-			return -1;
-	if (dup2(high[0], 3) < 0 || dup2(high[1], 4) < 0)
-		return -1;
-	if (!syscall(SYS_close_range, 5u, ~0u, 0u))
-		return 0;
-	for (int i = 5; i < 65536; i++) /* close_range is in 5.9+ */
-		close(i);
-	return 0;
-}
-
 static void child(struct job *j, pid_t parent)
 {
-	static const int defaults[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGALRM, SIGBUS, SIGSEGV};
+	static const struct gt_jail_limits limits = {.memory = MEMORY_MAX,
+						     .cpu_seconds = CPU_SECONDS};
+	const int fds[] = {j->fd, j->out};
 	struct gt_sites sites;
-	sigset_t set;
 	int err;
 
-	for (size_t i = 0; i < GT_ARRAY_SIZE(defaults); i++)
-		signal(defaults[i], SIG_DFL);
-	signal(SIGINT, SIG_IGN); /* Ctrl-C is for the parent, which decides */
-	sigemptyset(&set);
-	sigprocmask(SIG_SETMASK, &set, NULL);
 	unsetenv("DEBUGINFOD_URLS"); /* or libdwfl may ask the network */
-	if (keep_only(j->fd, j->out))
-		_exit(1);
-	if (drop_privileges())
-		_exit(EXIT_PRIVILEGED);
-	if (limit_resources() || getppid() != parent)
-		_exit(1);
+	err = gt_jail_enter(fds, GT_ARRAY_SIZE(fds), &limits, parent);
+	if (err)
+		_exit(err == -EPERM ? EXIT_PRIVILEGED : 1);
 	j->fd = 3;
 	j->out = 4;
 	err = resolve(j, &sites);

@@ -22,9 +22,9 @@ class Follow(FamilyTest):
     OPTION = "--follow"
     EXACT = True  # are births known by the kernel's word, not by looks at /proc?
 
-    def begin(self, **kwargs):
+    def begin(self, *options, **kwargs):
         self.family = self.start(**kwargs)
-        self.rec = self.record(self.family.pid, self.OPTION, "-v")
+        self.rec = self.record(self.family.pid, self.OPTION, "-v", *options)
         self.born, self.done = {}, {}
 
     def beget(self, role, command, **kwargs):
@@ -255,7 +255,7 @@ class Ends(Follow):
         for option in ("--follow", "--follow=proc"):
             with self.subTest(option):
                 self.OPTION = option
-                self.begin()
+                self.begin("--no-summary")  # for which some files stay open
                 before = self.held()
                 pids = self.family.root.do("brood", n=50) + \
                     self.family.root.do("brood", n=50, rounds=500)

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hist.h - how often a number of nanoseconds came: below GT_HIST_EXACT each number by itself, above
+ * in 64 equal steps for each power of two, so that a step is never wider than 1/64 of what is in
+ * it. Any uint64_t fits. Sum and greatest are exact (a sum beyond 2^64 - 1 stays there).
+ *
+ * Memory comes with the powers of two that are met, 512 bytes each. A histogram of zeros is an
+ * empty one. Used by one thread.
+ */
+#ifndef GT_HIST_H
+#define GT_HIST_H
+
+#include "base.h"
+
+#define GT_HIST_STEP_BITS 6
+#define GT_HIST_STEPS     (1u << GT_HIST_STEP_BITS) /* for each power of two */
+#define GT_HIST_EXACT     (2u * GT_HIST_STEPS)
+#define GT_HIST_GROUPS    (64 - GT_HIST_STEP_BITS + 1) /* the first: all below GT_HIST_STEPS */
+
+struct gt_hist {
+	uint64_t n, sum, max;
+	uint64_t *counts;           /* of the groups that were met, in the order of meeting */
+	uint8_t at[GT_HIST_GROUPS]; /* where a group stands in counts, from 1 on; 0: not met */
+	uint8_t groups;             /* met so far */
+};
+
+/* Private: makes room for a group. */
+int gt_hist_meet(struct gt_hist *h, unsigned int group);
+
+static inline uint64_t gt_sat_add(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+static inline unsigned int gt_hist_group(uint64_t v)
+{
+	return v < GT_HIST_STEPS ? 0 : 64 - GT_HIST_STEP_BITS - (unsigned int)__builtin_clzll(v);
+}
+
+/* -ENOMEM */
+static inline int gt_hist_add(struct gt_hist *h, uint64_t v)
+{
+	unsigned int group = gt_hist_group(v);
+	size_t step = (v >> (group ? group - 1 : 0)) & (GT_HIST_STEPS - 1);
+
+	if (!h->at[group]) {
+		int err = gt_hist_meet(h, group);
+
+		if (err)
+			return err;
+	}
+	h->counts[((size_t)h->at[group] - 1) * GT_HIST_STEPS + step]++;
+	h->n++;
+	h->sum = gt_sat_add(h->sum, v);
+	if (v > h->max)
+		h->max = v;
+	return 0;
+}
+
+/*
+ * The number below or at which `permille` thousandths of all lie: of the n in order the one at
+ * n * permille / 1000, rounded up. Above GT_HIST_EXACT it is the upper end of that one's step: too
+ * great by less than 1/64, and never above the greatest. 0: there is none.
+ */
+uint64_t gt_hist_at(const struct gt_hist *h, unsigned int permille);
+
+void gt_hist_free(struct gt_hist *h);
+
+#endif
