@@ -36,6 +36,8 @@ with_apt() {
 
 	# The last two: what scripts/pythons.sh needs to build a Python.
 	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace libffi-dev xz-utils)
+	# The browser tests skip where there is none: on Ubuntu it is a snap.
+	[ -z "$tests" ] || ! grep -qx ID=debian /etc/os-release || want+=(chromium chromium-driver)
 	[ -z "$lint" ] || want+=(clang-format-14 clang-tidy-14 cppcheck shellcheck)
 	for p in "${want[@]}"; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] ||

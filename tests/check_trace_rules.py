@@ -6,17 +6,19 @@
 
 Prints each rule that is broken; exit status 1 if any is. Also used as a module by the tests.
 """
+import bisect
 import json
 import re
 import sys
 from collections import defaultdict
 
 SLICES = ("take_gil", "hold_gil", "drop_gil")
-OPEN = ("start", "lost", "end", "unknown", "exit", "finalizing")
+OPEN = ("start", "lost", "end", "unknown", "exit", "finalizing", "clipped")
 MARKS = {"I": ("lost events", "not recorded", "GIL sites missing"),
          "C": ("GIL lost events", "GIL not recorded", "GIL sites missing")}
 TID_END = 4194304  # Linux: PID_MAX_LIMIT; tracks from here on are no thread's
 MICROSECONDS = re.compile(r"\d+\.\d{3}")
+PARTS = ("held_us", "nobody_us", "unknown_us")  # of a wait
 
 
 class Number(str):
@@ -53,6 +55,7 @@ class Checker:
         self.faults = []
         self.processes, self.threads = set(), set()
         self.tracks = defaultdict(list)  # (pid, tid) -> [(start, end, name, gil, args)]
+        self.flows = defaultdict(list)  # id -> [(phase, pid, tid, ns, event)]
 
     def fault(self, event, why):
         self.faults.append("%s: %s" % (why, json.dumps(event)))
@@ -73,11 +76,12 @@ class Checker:
         if args.get("forced", True) not in (True, False):
             return self.fault(e, "args.forced")
         not_released = e["name"] == "take_gil" or (
-            e["name"] == "hold_gil" and not set(ends) <= {"start", "lost"})
+            e["name"] == "hold_gil" and not set(ends) <= {"start", "lost", "clipped"})
         if "forced" in args and not_released:
             return self.fault(e, "forced, but not released")
         if to_ns(e["ts"]) <= 0:
             return self.fault(e, "ts is not above 0")
+        self.add_blame(e, args)
         if e["name"] not in SLICES:
             return self.fault(e, "name")
         if "unknown" in ends and to_ns(e["dur"]):
@@ -85,6 +89,50 @@ class Checker:
         start = to_ns(e["ts"])
         self.tracks[e["pid"], e["tid"]].append(
             (start, start + to_ns(e["dur"]), e["name"], args["gil"], e))
+
+    def add_blame(self, e, args):
+        """Who had the GIL during a wait: the parts add up, those that are nothing are left out."""
+        given = [k for k in PARTS + ("blocker_us",) if k in args]
+        if e["name"] != "take_gil":
+            if given or "blocker" in args:
+                self.fault(e, "blame, but no wait")
+            return
+        if not all(type(args[k]) is str and MICROSECONDS.fullmatch(args[k]) and to_ns(args[k])
+                   for k in given):
+            return self.fault(e, "a part of a wait is no string of microseconds above 0")
+        parts = {k: to_ns(args[k]) if k in args else 0 for k in PARTS + ("blocker_us",)}
+        total, drawn = sum(parts[k] for k in PARTS), to_ns(e["dur"])
+        if total < drawn or (total > drawn and "clipped" not in args.get("open", "")):
+            self.fault(e, "the parts of a wait do not add up")
+        if ("blocker" in args) != ("blocker_us" in args) or parts["blocker_us"] > parts["held_us"]:
+            self.fault(e, "the blocker of a wait")
+        if ("held_us" in args) != ("blocker" in args):
+            self.fault(e, "held, but no blocker")
+
+    def add_flow(self, e):
+        if not (type(e.get("ts")) is str and MICROSECONDS.fullmatch(e["ts"])):
+            return self.fault(e, "ts is no string of microseconds with three decimals")
+        if (e["name"], e.get("cat")) != ("gil", "gil") or (e["ph"] == "f") != (e.get("bp") == "e"):
+            return self.fault(e, "no flow of ours")
+        self.flows[e.get("id")].append((e["ph"], e["pid"], e["tid"], to_ns(e["ts"]), e))
+
+    def check_flows(self):
+        """From within a hold to the beginning of another thread's hold, which comes later."""
+        holds = {k: sorted(s[:2] for s in v if s[2] == "hold_gil") for k, v in self.tracks.items()}
+        for key, ends in self.flows.items():
+            if key is None or sorted(end[0] for end in ends) != ["f", "s"]:
+                self.faults.append("flow %s has ends %s" % (key, [end[0] for end in ends]))
+                continue
+            (_, *to, f_ns, f), (_, *at, s_ns, s) = sorted(ends, key=lambda end: end[0])
+            if s_ns > f_ns or to == at:
+                self.fault(f, "a flow goes back")
+            for where, ns, e in ((at, s_ns, s), (to, f_ns, f)):
+                spans = holds.get(tuple(where), [])
+                i = bisect.bisect(spans, (ns, 1 << 62)) - 1
+                if i < 0 or not (spans[i][0] <= ns < spans[i][1] or spans[i] == (ns, ns)):
+                    self.fault(e, "a flow's end lies in no hold")
+                elif e is f and spans[i][0] != ns:
+                    self.fault(e, "a flow does not end where a hold begins")
 
     def add(self, e):
         if not isinstance(e, Event) or e.keys_in_order[-1:] != ["ph"]:
@@ -102,6 +150,8 @@ class Checker:
             if e["name"] not in MARKS[e["ph"]] or int(e["tid"]) < TID_END:
                 self.fault(e, "no instant or counter of ours")
             return None
+        if e["ph"] in ("s", "f"):
+            return self.add_flow(e)
         if e["ph"] != "M":
             return self.fault(e, "kind of event")
         names = {"process_name": self.processes, "thread_name": self.threads}.get(e["name"])
@@ -143,6 +193,7 @@ class Checker:
         for key, slices in self.tracks.items():
             self.check_track(key, slices)
         self.check_holds()
+        self.check_flows()
         return self.faults
 
 

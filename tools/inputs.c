@@ -2,15 +2,22 @@
 #include "inputs.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "log.h"
+#include "oldjson.h"
 
 void gt_inputs_free(struct gt_inputs *in)
 {
-	for (size_t i = 0; i < in->n; i++)
+	for (size_t i = 0; i < in->n; i++) {
 		free(in->list[i].path);
+		gt_origin_free(in->list[i].origin);
+		if (in->list[i].imported_fd >= 0)
+			close(in->list[i].imported_fd);
+	}
 	free(in->list);
 }
 
@@ -29,7 +36,7 @@ static int add_input(struct gt_inputs *in, char *path)
 	gt_autofree char *own = path;
 	struct gt_input *grown, *input;
 	struct stat st;
-	int known;
+	uint8_t known;
 
 	if (!own)
 		return -ENOMEM;
@@ -46,19 +53,25 @@ static int add_input(struct gt_inputs *in, char *path)
 		in->list = grown;
 	}
 	input = &in->list[in->n++];
-	*input = (struct gt_input){.path = gt_steal_ptr(own), .known = known};
+	*input = (struct gt_input){.path = gt_steal_ptr(own), .imported_fd = -1, .known = known};
 	if (known) {
+		input->size = st.st_size > 0 ? (uint64_t)st.st_size : 0;
 		input->dev = st.st_dev;
 		input->ino = st.st_ino;
 	}
 	return 0;
 }
 
-static int is_gil_name(const struct dirent *d)
+static int ends_with(const char *name, const char *suffix)
 {
-	size_t n = strlen(d->d_name);
+	size_t n = strlen(name), len = strlen(suffix);
 
-	return n > 4 && !strcmp(d->d_name + n - 4, ".gil");
+	return n > len && !strcmp(name + n - len, suffix);
+}
+
+static int may_be_recording(const struct dirent *d)
+{
+	return ends_with(d->d_name, ".gil") || ends_with(d->d_name, ".json");
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -66,33 +79,45 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* A file of a folder, if it is a recording: a JSON may be anything, also a trace of ours. */
+static int add_found(struct gt_inputs *in, const char *dir, const char *name, int *found)
+{
+	gt_autofree char *path = NULL;
+	const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/";
+
+	if (asprintf(&path, "%s%s%s", dir, slash, name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	if (!ends_with(name, ".gil") && !gt_oldjson_is(path))
+		return 0;
+	*found = 1;
+	return add_input(in, gt_steal_ptr(path));
+}
+
 static int add_folder(struct gt_inputs *in, const char *dir)
 {
-	size_t len = strlen(dir);
 	struct dirent **names;
-	int n = scandir(dir, &names, is_gil_name, by_name);
-	int err = 0;
+	int n = scandir(dir, &names, may_be_recording, by_name);
+	int err = 0, found = 0;
 
 	if (n < 0) {
 		err = -errno;
 		gt_error("%s: the folder cannot be read: %s", dir, strerror(-err));
 		return err;
 	}
-	if (!n) {
-		gt_error("%s: there is no *.gil file in this folder", dir);
-		err = -ENOENT;
-	}
 	for (int i = 0; i < n; i++) {
-		char *path = NULL;
-
-		if (!err && asprintf(&path, "%s%s%s", dir, dir[len - 1] == '/' ? "" : "/",
-				     names[i]->d_name) < 0)
-			path = NULL;
 		if (!err)
-			err = add_input(in, path);
+			err = add_found(in, dir, names[i]->d_name, &found);
 		free(names[i]);
 	}
 	free(names);
+	if (!err && !found) {
+		gt_error("%s: there is no *.gil file in this folder, and no recording of another "
+			 "tool",
+			 dir);
+		err = -ENOENT;
+	}
 	return err;
 }
 
@@ -114,6 +139,87 @@ int gt_inputs_add_all(struct gt_inputs *in, const char *const *args, size_t n)
 		left_out += err != 0;
 	}
 	return left_out;
+}
+
+/* A new descriptor of what the old recording was made into. -errno with words in `why`. */
+static int open_imported(struct gt_input *input, char *why, size_t why_size)
+{
+	int fd;
+
+	if (input->imported_fd < 0) {
+		fd = gt_oldjson_import(input->path, why, why_size);
+		if (fd < 0)
+			return fd;
+		input->imported_fd = fd;
+	}
+	/* The reader reads by offset, so it does not matter that both share one position. */
+	fd = fcntl(input->imported_fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0) {
+		fd = -errno;
+		snprintf(why, why_size, "%s: cannot be read: %s", input->path, strerror(-fd));
+	}
+	return fd;
+}
+
+int gt_inputs_open(struct gt_inputs *in, size_t me, gil_reader **out)
+{
+	struct gt_input *input = &in->list[me];
+	char why[PATH_MAX + 512];
+	int ret;
+
+	if (input->imported_fd >= 0 || gt_oldjson_is(input->path)) {
+		ret = open_imported(input, why, sizeof(why));
+		if (ret >= 0)
+			ret = gil_reader_open_fd(ret, input->path, out, why, sizeof(why));
+	} else if (ends_with(input->path, ".json") && input->known) {
+		ret = -EINVAL;
+		snprintf(why, sizeof(why),
+			 "%s: this is no recording, neither a .gil file nor an old one; if a trace "
+			 "is to get this name, put -o before it",
+			 input->path);
+	} else {
+		ret = gil_reader_open(input->path, out, why, sizeof(why));
+	}
+	if (ret && !input->refused)
+		gt_error("%s", why);
+	input->refused = ret != 0;
+	return ret;
+}
+
+static void tell_of_twin(const struct gt_input *a, const struct gt_input *b, enum gt_kinship k)
+{
+	char rank[32] = "rank not known";
+
+	if (gt_origin_rank(b->origin) >= 0)
+		snprintf(rank, sizeof(rank), "rank %" PRId64, gt_origin_rank(b->origin));
+	if (k == GT_SAME_PROCESS)
+		gt_warn("%s: is of the same process (%s) as %s; both are shown, each as a process "
+			"of its own",
+			b->path, rank, a->path);
+	else if (k == GT_SAME_RANK_LATER)
+		gt_warn("%s: is of %s, as %s is, but of another run; both are shown", b->path, rank,
+			a->path);
+	else
+		gt_info("%s: is of %s, as %s is; both are shown", b->path, rank, a->path);
+}
+
+void gt_inputs_tell_of_twins(struct gt_inputs *in, size_t me, const gil_reader *r)
+{
+	struct gt_input *input = &in->list[me];
+
+	if (input->origin)
+		return;
+	input->origin = gt_origin_of(r);
+	for (size_t i = 0; i < me && input->origin; i++) {
+		const struct gt_input *other = &in->list[i];
+		enum gt_kinship k = other->origin ? gt_origin_compare(other->origin, input->origin)
+						  : GT_STRANGERS;
+
+		if (k == GT_STRANGERS)
+			continue;
+		tell_of_twin(other, input, k);
+		return;
+	}
 }
 
 unsigned int gt_inputs_choose_id(struct gt_inputs *in, size_t me, int64_t pid)

@@ -2,6 +2,15 @@
 #include "jsonw.h"
 
 #include <poll.h>
+#include <zlib.h>
+
+#define GZIP_LEVEL  1 /* JSON shrinks to a tenth by that; more costs far more than it brings */
+#define GZIP_FORMAT (MAX_WBITS + 16)
+
+struct gt_jsonw_gzip {
+	z_stream z;
+	uint8_t out[1 << 16];
+};
 
 static const char digit_pairs[] = "00010203040506070809"
 				  "10111213141516171819"
@@ -13,22 +22,6 @@ static const char digit_pairs[] = "00010203040506070809"
 				  "70717273747576777879"
 				  "80818283848586878889"
 				  "90919293949596979899";
-
-int gt_jsonw_init(struct gt_jsonw *w, int fd)
-{
-	char *buf = malloc(GT_JSONW_BUFFER);
-
-	if (!buf)
-		return -ENOMEM;
-	*w = (struct gt_jsonw){.fd = fd, .buf = buf};
-	return 0;
-}
-
-void gt_jsonw_fini(struct gt_jsonw *w)
-{
-	free(w->buf);
-	w->buf = NULL;
-}
 
 static int write_all(int fd, const char *p, size_t len)
 {
@@ -53,12 +46,83 @@ static int write_all(int fd, const char *p, size_t len)
 	return 0;
 }
 
+/* Hands the buffer to the compressor; flush: Z_NO_FLUSH, or Z_FINISH, which ends the member. */
+static int deflate_all(struct gt_jsonw *w, int flush)
+{
+	z_stream *z = &w->gzip->z;
+	int err;
+
+	z->next_in = (Bytef *)w->buf;
+	z->avail_in = (uInt)w->used;
+	do {
+		z->next_out = w->gzip->out;
+		z->avail_out = sizeof(w->gzip->out);
+		if (deflate(z, flush) == Z_STREAM_ERROR)
+			return -EINVAL;
+		err = write_all(w->fd, (const char *)w->gzip->out,
+				sizeof(w->gzip->out) - z->avail_out);
+		if (err)
+			return err;
+	} while (!z->avail_out);
+	return flush == Z_FINISH && deflateReset(z) != Z_OK ? -EINVAL : 0;
+}
+
+static void drain(struct gt_jsonw *w, int flush)
+{
+	int begun = w->used || (w->gzip && w->gzip->z.total_in);
+
+	if (!w->err && begun)
+		w->err = w->gzip ? deflate_all(w, flush) : write_all(w->fd, w->buf, w->used);
+	w->drained += w->used;
+	w->used = 0;
+}
+
+void gt_jsonw_drain(struct gt_jsonw *w)
+{
+	drain(w, Z_NO_FLUSH);
+}
+
 int gt_jsonw_flush(struct gt_jsonw *w)
 {
-	if (!w->err && w->used)
-		w->err = write_all(w->fd, w->buf, w->used);
-	w->used = 0;
+	drain(w, Z_FINISH);
 	return w->err;
+}
+
+static struct gt_jsonw_gzip *new_gzip(void)
+{
+	struct gt_jsonw_gzip *g = calloc(1, sizeof(*g));
+
+	if (g && deflateInit2(&g->z, GZIP_LEVEL, Z_DEFLATED, GZIP_FORMAT, MAX_MEM_LEVEL,
+			      Z_DEFAULT_STRATEGY) != Z_OK) {
+		free(g);
+		return NULL;
+	}
+	return g;
+}
+
+int gt_jsonw_init(struct gt_jsonw *w, int fd, int gzip)
+{
+	gt_autofree char *buf = malloc(GT_JSONW_BUFFER);
+	struct gt_jsonw_gzip *g = gzip ? new_gzip() : NULL;
+
+	if (!buf || (gzip && !g)) {
+		if (g)
+			deflateEnd(&g->z);
+		free(g);
+		return -ENOMEM;
+	}
+	*w = (struct gt_jsonw){.fd = fd, .buf = gt_steal_ptr(buf), .gzip = g};
+	return 0;
+}
+
+void gt_jsonw_fini(struct gt_jsonw *w)
+{
+	if (w->gzip)
+		deflateEnd(&w->gzip->z);
+	free(w->gzip);
+	w->gzip = NULL;
+	free(w->buf);
+	w->buf = NULL;
 }
 
 void gt_jsonw_raw(struct gt_jsonw *w, const char *text, size_t len)

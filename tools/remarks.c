@@ -86,6 +86,18 @@ static void report_details(const char *path, const gil_reader *r,
 		 path, st->events, st->unconfirmed);
 }
 
+static void report_end(const struct gt_remarks *m)
+{
+	if (m->grown)
+		gt_error("%s: has grown while it was read, so giltrace is still recording it; what "
+			 "it has written meanwhile is left out",
+			 m->path);
+	else if (!gil_reader_end_reason(m->r) && !gil_reader_problem(m->r))
+		gt_warn("%s: the recorder was killed; what it had not written by then is missing, "
+			"about a second at most (if it is still recording, wait for its end)",
+			m->path);
+}
+
 static void report_odd(const char *path, const struct gt_timeline_stats *st, enum gt_odd from)
 {
 	char text[512];
@@ -156,19 +168,25 @@ static void report_doubt(const char *path, const gil_reader *r, const char *doub
 			path, doubt, better);
 }
 
+uint64_t gt_remarks_lost(const struct gt_remarks *m)
+{
+	uint64_t total = gil_reader_lost_total(m->r);
+
+	return total > m->st->lost ? total : m->st->lost;
+}
+
 const char *gt_remarks_print(const struct gt_remarks *m, char *buf, size_t size)
 {
 	const gil_reader *r = m->r;
 	const struct gt_timeline_stats *st = m->st;
 	const char *path = m->path, *why = gil_reader_meta(r, "end.error");
 	const char *doubt = find_doubt(r, st, buf, size);
-	uint64_t total = gil_reader_lost_total(r), lost = total > st->lost ? total : st->lost;
+	uint64_t lost = gt_remarks_lost(m);
 	uint64_t ns = gil_reader_last_mono_ns(r) - gil_reader_first_mono_ns(r);
 
-	if (!gil_reader_end_reason(r) && !gil_reader_problem(r))
-		gt_warn("%s: the recorder was killed; what it had not written by then is missing, "
-			"about a second at most",
-			path);
+	if (m->quiet)
+		return doubt;
+	report_end(m);
 	if (!st->events)
 		report_nothing(path, r);
 	report_switch(path, r);

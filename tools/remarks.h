@@ -15,6 +15,8 @@ struct gt_remarks {
 	const struct gt_timeline_stats *st;
 	const char *ids;      /* which ids are shown, in words */
 	uint32_t ids_unknown; /* threads of which they are not known */
+	uint8_t grown;        /* the file has, while it was read */
+	uint8_t quiet;        /* nothing is printed */
 };
 
 /*
@@ -22,5 +24,8 @@ struct gt_remarks {
  * it adds up.
  */
 const char *gt_remarks_print(const struct gt_remarks *m, char *buf, size_t size);
+
+/* Events lost, by the blocks or by the gaps, whichever tells of more. */
+uint64_t gt_remarks_lost(const struct gt_remarks *m);
 
 #endif

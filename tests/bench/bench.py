@@ -7,6 +7,7 @@
      take turns, so that what else the machine does hits all of them alike.
   2. Throughput of threads with and without giltrace, and events lost at the default buffer size.
   3. Events a second that gil2trace converts to JSON that is thrown away.
+  4. The same of a large recording, and of other outputs, with the memory that it takes (convert.py).
 
 Medians, with the quartiles in brackets. 1 is in CPU time of the measured thread, in which the
 probes run: it does not count what else the machine did meanwhile.
@@ -26,6 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import convert
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 60  # seconds for anything that ought to take far less
@@ -282,6 +285,8 @@ def main():
         cycle_cost(opt, target, folder)
         throughput(opt, target, folder)
         converter(opt, folder)
+        print("\n4. A large recording, once for each output\n")
+        convert.measure(opt.build, folder, 100)
     finally:
         target.close()
         shutil.rmtree(folder)

@@ -9,7 +9,6 @@ it that begin with "#: " say what else is expected ("status N", "stderr PATTERN"
 the .json files anew: look at the difference before you commit it.
 """
 import glob
-import json
 import os
 import random
 import re
@@ -19,53 +18,12 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, ".."))
-import check_trace_rules  # noqa: E402
+import case
+from case import HERE, Case
 
-TXT2GIL = GIL2TRACE = None
-UPDATE = False
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="gil2trace-")
-        self.addCleanup(shutil.rmtree, self.dir)
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
-    def make(self, script, name=None):
-        """The .gil file of a script of this folder, or of a text with newlines."""
-        if "\n" in script:
-            source = self.path("script.txt")
-            with open(source, "w") as f:
-                f.write(script)
-        else:
-            source = os.path.join(HERE, script + ".txt")
-        out = self.path(name or script + ".gil")
-        os.makedirs(os.path.dirname(out), exist_ok=True)
-        subprocess.run([TXT2GIL, source, out], check=True)
-        return out
-
-    def run_it(self, *args, status=0, **kw):
-        """Runs gil2trace and returns what it wrote to standard error."""
-        p = subprocess.run([GIL2TRACE, *args], stderr=subprocess.PIPE, cwd=self.dir, **kw)
-        self.assertEqual(p.returncode, status, p.stderr.decode("utf-8", "replace"))
-        return p.stderr.decode("utf-8", "replace")
-
-    def check(self, path):
-        """Reads a trace, which must be right in itself, and returns its events."""
-        with open(path, "rb") as f:
-            raw = f.read()
-        self.assertEqual(check_trace_rules.check(raw), [])
-        return json.loads(raw.decode("utf-8"))
-
-    def check_no_rest(self):
-        self.assertEqual([n for n in os.listdir(self.dir) if n.endswith(".tmp")], [])
+UPDATE = "--update" in sys.argv
 
 
 class Golden(Case):
@@ -226,7 +184,7 @@ class Output(Case):
 
     def test_standard_output(self):
         for args in (["a.gil", "-o", "-"], ["a.gil", "-o", "/dev/stdout"]):
-            p = subprocess.run([GIL2TRACE, *args], cwd=self.dir, stdout=subprocess.PIPE,
+            p = subprocess.run([case.GIL2TRACE, *args], cwd=self.dir, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
             self.assertEqual((p.returncode, p.stdout), (0, self.want), p.stderr)
 
@@ -293,7 +251,7 @@ class Output(Case):
         def close_all():
             for fd in range(3):
                 os.close(fd)
-        p = subprocess.run([GIL2TRACE, "-v", "a.gil"], cwd=self.dir, preexec_fn=close_all)
+        p = subprocess.run([case.GIL2TRACE, "-v", "a.gil"], cwd=self.dir, preexec_fn=close_all)
         self.assertEqual(p.returncode, 0)
         with open(self.path("a.json"), "rb") as f:
             self.assertEqual(f.read(), self.want)
@@ -304,7 +262,7 @@ class Output(Case):
 
         def limit():  # 4,000,000 events at 8 bytes each would fill it
             resource.setrlimit(resource.RLIMIT_DATA, (32 << 20, 32 << 20))
-        with open(GIL2TRACE, "rb") as f:
+        with open(case.GIL2TRACE, "rb") as f:
             sanitized = b"__asan_init" in f.read()  # reserves terabytes
         self.run_it("big.gil", "-o", "/dev/null", preexec_fn=None if sanitized else limit)
 
@@ -312,7 +270,7 @@ class Output(Case):
         for count in (1000000, 4000000, 16000000):  # until it is not done before the signal comes
             self.make("meta process.pid 1\nclock 0\nrepeat %d 1us\nacquire 0 1\n"
                       "release 500 1\ndone\nend 20s\n" % count, "big.gil")
-            p = subprocess.Popen([GIL2TRACE, "big.gil"], cwd=self.dir, stderr=subprocess.PIPE)
+            p = subprocess.Popen([case.GIL2TRACE, "big.gil"], cwd=self.dir, stderr=subprocess.PIPE)
             while p.poll() is None and not [n for n in os.listdir(self.dir) if n.endswith(".tmp")]:
                 pass
             p.send_signal(signal.SIGTERM)
@@ -503,7 +461,7 @@ class Options(Case):
         for arg, pattern in (("-h", r"(?s)Exit status:.*0 .*1 .*2 .*3 "),
                              ("--help", r"(?s)Exit status:.*0 .*1 .*2 .*3 "),
                              ("--version", r"^gil2trace \d+\.\d+\.\d+\n$")):
-            p = subprocess.run([GIL2TRACE, arg], stdout=subprocess.PIPE, check=True)
+            p = subprocess.run([case.GIL2TRACE, arg], stdout=subprocess.PIPE, check=True)
             self.assertRegex(p.stdout.decode(), pattern)
 
     def test_talk(self):
@@ -529,15 +487,5 @@ class Options(Case):
         self.assertIn("releases: 0 forced, 0 voluntary, 4 not told\n", self.run_it("-v", "a.gil"))
 
 
-def main():
-    global TXT2GIL, GIL2TRACE, UPDATE
-    UPDATE = "--update" in sys.argv
-    args = [a for a in sys.argv[1:] if a != "--update"]
-    if len(args) != 2:
-        sys.exit(__doc__)
-    TXT2GIL, GIL2TRACE = map(os.path.abspath, args)
-    unittest.main(argv=sys.argv[:1])
-
-
 if __name__ == "__main__":
-    main()
+    case.main(__doc__)

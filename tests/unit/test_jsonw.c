@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <zlib.h>
 
 #include "jsonw.h"
 
@@ -38,7 +39,7 @@ static void expect_chars(const char *in, size_t in_len, const char *want)
 	struct gt_jsonw w;
 	size_t len;
 
-	assert_int_equal(gt_jsonw_init(&w, fd), 0);
+	assert_int_equal(gt_jsonw_init(&w, fd, 0), 0);
 	gt_jsonw_chars(&w, in, in_len);
 	assert_int_equal(gt_jsonw_flush(&w), 0);
 	gt_jsonw_fini(&w);
@@ -143,7 +144,7 @@ static void test_large(void **state)
 	(void)state;
 	assert_non_null(long_text);
 	memset(long_text, 'x', 3 * GT_JSONW_BUFFER);
-	assert_int_equal(gt_jsonw_init(&w, fd), 0);
+	assert_int_equal(gt_jsonw_init(&w, fd, 0), 0);
 	for (uint64_t i = 0; i < 300000; i++) {
 		gt_jsonw_u64(&w, i);
 		gt_jsonw_lit(&w, ",");
@@ -170,10 +171,120 @@ static void test_disk_full(void **state)
 
 	(void)state;
 	assert_true(fd >= 0);
-	assert_int_equal(gt_jsonw_init(&w, fd), 0);
+	assert_int_equal(gt_jsonw_init(&w, fd, 0), 0);
 	for (uint64_t i = 0; i < 500000; i++) /* goes on without harm */
 		gt_jsonw_u64(&w, i);
 	assert_int_equal(w.err, -ENOSPC);
+	assert_int_equal(gt_jsonw_flush(&w), -ENOSPC);
+	assert_int_equal(gt_jsonw_flush(&w), -ENOSPC);
+	gt_jsonw_fini(&w);
+}
+
+/* ---- compressed ---- */
+
+/* All text of a file, which must be gzip from its first byte to its last. */
+static char *inflated(int fd, size_t size, size_t *len)
+{
+	gt_autofree char *packed = NULL;
+	char *out = calloc(1, size + 1);
+	z_stream z = {0};
+	size_t n;
+	int ret = Z_OK;
+
+	assert_non_null(out);
+	packed = content(fd, &n);
+	assert_int_equal(inflateInit2(&z, MAX_WBITS + 16), Z_OK);
+	z.next_in = (Bytef *)packed;
+	z.avail_in = (uInt)n;
+	z.next_out = (Bytef *)out;
+	z.avail_out = (uInt)size;
+	while (z.avail_in) {
+		ret = inflate(&z, Z_FINISH);
+		assert_int_equal(ret, Z_STREAM_END);
+		assert_int_equal(inflateReset(&z), Z_OK);
+	}
+	assert_int_equal(ret, Z_STREAM_END);
+	*len = size - z.avail_out;
+	inflateEnd(&z);
+	return out;
+}
+
+/* More than the buffer; what is written can be read by then, and all of it at the end. */
+static void test_gzip(void **state)
+{
+	gt_autoclose int fd = memfd();
+	gt_autofree char *text = NULL, *early = NULL, *want = malloc(8 << 20);
+	size_t len, n = 0, packed;
+	struct gt_jsonw w;
+
+	(void)state;
+	assert_non_null(want);
+	assert_int_equal(gt_jsonw_init(&w, fd, 1), 0);
+	for (uint64_t i = 0; i < 400000; i++) {
+		gt_jsonw_u64(&w, i * 7919);
+		gt_jsonw_lit(&w, ",");
+		n += (size_t)sprintf(want + n, "%" PRIu64 ",", i * 7919);
+		if (i == 300000) {
+			assert_int_equal(gt_jsonw_flush(&w), 0);
+			assert_int_equal(gt_jsonw_flush(&w), 0);
+			early = inflated(fd, n, &len);
+			assert_int_equal(len, n);
+			assert_memory_equal(early, want, n);
+		}
+	}
+	assert_int_equal(gt_jsonw_bytes(&w), n);
+	assert_int_equal(gt_jsonw_flush(&w), 0);
+	assert_int_equal(gt_jsonw_bytes(&w), n);
+	gt_jsonw_fini(&w);
+	text = inflated(fd, n, &len);
+	assert_int_equal(len, n);
+	assert_memory_equal(text, want, n);
+	packed = (size_t)lseek(fd, 0, SEEK_END);
+	assert_true(packed < n / 2);
+}
+
+/* Nothing at all is no gzip file either. */
+static void test_gzip_of_nothing(void **state)
+{
+	gt_autoclose int fd = memfd();
+	struct gt_jsonw w;
+
+	(void)state;
+	assert_int_equal(gt_jsonw_init(&w, fd, 1), 0);
+	assert_int_equal(gt_jsonw_flush(&w), 0);
+	gt_jsonw_fini(&w);
+	assert_int_equal(lseek(fd, 0, SEEK_END), 0);
+}
+
+/* The same text gives the same bytes: no time and no name of a file in them. */
+static void test_gzip_is_reproducible(void **state)
+{
+	gt_autoclose int fd = memfd();
+	static const unsigned char head[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0};
+	gt_autofree char *got = NULL;
+	struct gt_jsonw w;
+	size_t len;
+
+	(void)state;
+	assert_int_equal(gt_jsonw_init(&w, fd, 1), 0);
+	gt_jsonw_lit(&w, "[]");
+	assert_int_equal(gt_jsonw_flush(&w), 0);
+	gt_jsonw_fini(&w);
+	got = content(fd, &len);
+	assert_true(len > sizeof(head));
+	assert_memory_equal(got, head, sizeof(head));
+}
+
+static void test_gzip_disk_full(void **state)
+{
+	gt_autoclose int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+	struct gt_jsonw w;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(gt_jsonw_init(&w, fd, 1), 0);
+	for (uint64_t i = 0; i < 500000; i++)
+		gt_jsonw_u64(&w, i * 7919);
 	assert_int_equal(gt_jsonw_flush(&w), -ENOSPC);
 	assert_int_equal(gt_jsonw_flush(&w), -ENOSPC);
 	gt_jsonw_fini(&w);
@@ -202,7 +313,7 @@ static void test_nonblocking_pipe(void **state)
 	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
 	assert_int_equal(fcntl(p[1], F_SETFL, O_NONBLOCK), 0);
 	assert_int_equal(pthread_create(&reader, NULL, read_slowly, &p[0]), 0);
-	assert_int_equal(gt_jsonw_init(&w, p[1]), 0);
+	assert_int_equal(gt_jsonw_init(&w, p[1], 0), 0);
 	for (int i = 0; i < 500000; i++)
 		gt_jsonw_lit(&w, "12345678");
 	assert_int_equal(gt_jsonw_flush(&w), 0);
@@ -222,6 +333,10 @@ int main(void)
 		cmocka_unit_test(test_utf8),
 		cmocka_unit_test(test_large),
 		cmocka_unit_test(test_disk_full),
+		cmocka_unit_test(test_gzip),
+		cmocka_unit_test(test_gzip_of_nothing),
+		cmocka_unit_test(test_gzip_is_reproducible),
+		cmocka_unit_test(test_gzip_disk_full),
 		cmocka_unit_test(test_nonblocking_pipe),
 	};
 

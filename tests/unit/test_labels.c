@@ -80,7 +80,7 @@ static gil_reader *with_meta(const char *const (*pairs)[2], size_t n)
 	assert_int_equal(gt_gilfile_create(dup(fd), &f), 0);
 	assert_int_equal(gt_gilfile_meta(f, pairs, n), 0);
 	assert_int_equal(gt_gilfile_finish(f, GIL_END_STOPPED, 1, 0, NULL), 0);
-	assert_int_equal(gt_reader_open_fd(fd, "meta.gil", &r, why, sizeof(why)), 0);
+	assert_int_equal(gil_reader_open_fd(fd, "meta.gil", &r, why, sizeof(why)), 0);
 	return r;
 }
 
