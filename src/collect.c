@@ -24,12 +24,18 @@ _Static_assert(GT_MAX_GILS <= GT_SELFCHECK_GILS, "all GILs are checked");
  */
 #define GILS_KNOWN_AFTER_NS 1000000000ull
 
+/*
+ * A thread takes the GIL before threading knows it by its id (CPython up to 3.15: it enters itself
+ * into threading._active), so it may have no name at first. Others never have one.
+ */
+#define ASKS 5
+
 struct thread {
 	uint32_t tid;
 	uint32_t ns_tid;
 	uint32_t host_tid;
 	uint8_t ended;    /* the id may belong to another thread by now */
-	uint8_t asked_py; /* for its name in the interpreter */
+	uint8_t asked_py; /* for its name in the interpreter: how often in vain; enough: ASKS */
 	char comm[GIL_COMM_LEN];
 	char *name; /* in the interpreter; NULL: not known */
 };
@@ -358,7 +364,7 @@ int gt_collect_wants_names(const struct gt_collector *c)
 	if (c->n_fresh)
 		return 1;
 	for (size_t i = 0; i < c->n_threads; i++)
-		if (!c->threads[i].asked_py && !c->threads[i].ended)
+		if (c->threads[i].asked_py < ASKS && !c->threads[i].ended)
 			return 1;
 	return 0;
 }
@@ -412,7 +418,7 @@ uint32_t gt_collect_names(struct gt_collector *c, const struct gt_pyname *names,
 			continue;
 		if (!name && t->tid == (uint32_t)c->proc->pid)
 			name = name_of_forked(c, names, n);
-		t->asked_py = 1;
+		t->asked_py = name || t->asked_py >= ASKS ? ASKS : (uint8_t)(t->asked_py + 1);
 		named += name || t->name;
 		if (!name || (t->name && !strcmp(name, t->name)))
 			continue;
