@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/cases.sh [SECONDS]: runs the worked cases of docs/cases.md under giltrace, as root, and
-# prints the summary of each. GT_PYTHON: the Python that runs them [python3]; cases of which it
-# lacks a module (numpy, torch) are left out. The recordings stay in build/cases.
+# scripts/cases.sh [SECONDS]: runs the worked cases of docs/cases.md under giltrace, as root, prints
+# the summary of each, and at last the table that stands there. GT_PYTHON: the Python that runs them
+# [python3]; cases of which it lacks a module (numpy, torch) are left out. The recordings stay in
+# build/cases.
 
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -12,6 +13,7 @@ need_root
 seconds=${1:-3}
 python=${GT_PYTHON:-python3}
 out=$build/cases
+names=()
 
 # run NAME PROGRAM [ARGUMENT...]
 run() {
@@ -20,8 +22,10 @@ run() {
 	say "$name: ${*:2}"
 	rm -rf "${out:?}/$name"
 	"$build/giltrace" --no-summary --follow -o "$out/$name" -- \
-		"$python" "$top/docs/cases/$program" "${@:3}"
+		"$python" "$top/docs/cases/$program" "${@:3}" | tee "$out/$name.said"
 	"$build/gil2trace" --quiet --summary "$out/$name"
+	"$build/gil2trace" --quiet --summary=json "$out/$name" >"$out/$name.json"
+	names+=("$name")
 }
 
 has() {
@@ -29,6 +33,36 @@ has() {
 		say "left out: $python has no module $1"
 		return 1
 	}
+}
+
+# What docs/cases.md shows of each: the process that the command was, and in it the thread (beside
+# the main thread, where there are others) that waited for the greatest part of its time.
+table() {
+	python3 - "$out" "${names[@]}" <<'END'
+import json, os, sys
+
+def ms(ns):
+    return "%.2f ms" % (ns / 1e6)
+
+print("| case | it said | GIL held | waiting | thread that waited most | its waits: median, longest | for whom |")
+print("|---|---|---|---|---|---|---|")
+for name in sys.argv[2:]:
+    path = os.path.join(sys.argv[1], name)
+    p = min(json.load(open(path + ".json"))["processes"], key=lambda p: p["pid"])
+    said = open(path + ".said").read().strip()
+    held = sum(g["held_ns"] for g in p["gils"]) / max(1, p["known_ns"])
+    row = [name, said, "%.1f %%" % (100 * held), "%.2f threads" % float(p["contention"])]
+    t = max(p["threads"], key=lambda t: float(t["wait_share"]), default=None)
+    if t and t["wait_ns"]:
+        pair = max((x for x in p["pairs"] if x["victim"] == t["tid"]), key=lambda x: x["ns"])
+        of = {x["tid"]: x["name"] for x in p["threads"]}
+        row += ["%s: %.1f %% of its time" % (t["name"], 100 * float(t["wait_share"])),
+                "%s, %s" % (ms(t["waits"]["median_ns"]), ms(t["waits"]["max_ns"])),
+                "%s %.0f %%" % (of.get(pair["blocker"], "nobody"), 100 * float(pair["share"]))]
+    else:
+        row += ["none waited", "", ""]
+    print("| " + " | ".join(row) + " |")
+END
 }
 
 mkdir -p "$out"
@@ -46,3 +80,5 @@ if has torch; then
 	run dataloader dataloader.py "$seconds" 2
 	run dataloader-decode dataloader.py "$seconds" 2 decode
 fi
+say "The table of docs/cases.md"
+table
