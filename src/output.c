@@ -95,7 +95,7 @@ int gt_output_file(int dir_fd, const char *dir_path, pid_t pid, uint32_t rank, c
 		if (nth > 1)
 			snprintf(suffix, sizeof(suffix), "_%u", nth);
 		snprintf(name, name_size, "GIL_%d_rank_%u%s.gil", pid, rank, suffix);
-		fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			    0640);
 		if (fd >= 0 || errno != EEXIST)
 			break;

@@ -15,7 +15,7 @@ int gt_output_dir(const char *path);
 
 /*
  * Creates GIL_<pid>_rank_<rank>.gil, or ..._2.gil, _3 and so on where an earlier capture has the
- * name. Returns the descriptor, open for reading and writing, and the name; or -errno, logged with `dir_path`.
+ * name. Returns the descriptor, open for writing, and the name; or -errno, logged with `dir_path`.
  */
 int gt_output_file(int dir_fd, const char *dir_path, pid_t pid, uint32_t rank, char *name,
 		   size_t name_size);

@@ -49,7 +49,7 @@ struct gt_recording {
 	uint8_t silence_told; /* that nothing was recorded has been explained */
 	uint8_t late;         /* it came while others were recorded */
 	uint8_t unnamed; /* nobody has named it: that it ends before it is recorded is no news */
-	int file_fd;     /* of its file, to read what was written; 0: nobody wants that */
+	int file_fd;     /* of its file, to find what was written; 0: nobody wants that */
 	/* private */
 	struct gt_collector *collector;     /* NULL: not being recorded (any more) */
 	uint64_t names_mono_ns;             /* when they were last asked for */

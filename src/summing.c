@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -76,10 +77,19 @@ static void forget_removed(struct gt_summing *s)
 	}
 }
 
+/* The same file, whatever stands under its name by now; the child could empty one to be written. */
+static int reopen(int fd)
+{
+	char link[32];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+}
+
 void gt_summing_add(struct gt_summing *s, int fd, uint64_t events, const char *dir,
 		    const char *file)
 {
-	struct kept k = {.events = events, .fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)};
+	struct kept k = {.events = events, .fd = reopen(fd)};
 	struct kept *place = &s->list[0];
 
 	forget_removed(s);
@@ -175,17 +185,13 @@ static int is_stopped(int stop_fd)
 	return stopped;
 }
 
-/* All that the child writes. -EINTR: stopped; -ETIMEDOUT; -EFBIG; others. */
-static int read_text(int fd, int stop_fd, char text[TEXT_MAX], size_t *len)
+/* Until the descriptor can be read. -EINTR: stopped; -ETIMEDOUT. */
+static int wait_for(int fd, int stop_fd, int64_t end)
 {
-	int64_t end = mono_ms() + WALL_MS;
+	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
 
-	*len = 0;
-	while (*len < TEXT_MAX - 1) {
-		struct pollfd p[2] = {{.fd = fd, .events = POLLIN},
-				      {.fd = stop_fd, .events = POLLIN}};
+	for (;;) {
 		int64_t left = end - mono_ms();
-		ssize_t n;
 
 		if (left <= 0)
 			return -ETIMEDOUT;
@@ -193,8 +199,21 @@ static int read_text(int fd, int stop_fd, char text[TEXT_MAX], size_t *len)
 			continue; /* time over, or a signal */
 		if (p[1].revents && is_stopped(stop_fd))
 			return -EINTR;
-		if (!p[0].revents)
-			continue;
+		if (p[0].revents)
+			return 0;
+	}
+}
+
+/* All that the child writes. As wait_for(); -EFBIG; others. */
+static int read_text(int fd, int stop_fd, int64_t end, char text[TEXT_MAX], size_t *len)
+{
+	*len = 0;
+	while (*len < TEXT_MAX - 1) {
+		int err = wait_for(fd, stop_fd, end);
+		ssize_t n;
+
+		if (err)
+			return err;
 		n = read(fd, text + *len, TEXT_MAX - 1 - *len);
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -213,7 +232,8 @@ static int read_text(int fd, int stop_fd, char text[TEXT_MAX], size_t *len)
 static int run_child(const struct gt_summing *s, int stop_fd, char text[TEXT_MAX], size_t *len,
 		     int *status)
 {
-	gt_autoclose int rd = -1, wr = -1;
+	gt_autoclose int rd = -1, wr = -1, pidfd = -1;
+	int64_t end = mono_ms() + WALL_MS;
 	pid_t parent = getpid(), pid;
 	int pipefd[2], err;
 
@@ -228,7 +248,10 @@ static int run_child(const struct gt_summing *s, int stop_fd, char text[TEXT_MAX
 	if (!pid)
 		child(s, wr, parent);
 	close(gt_steal_fd(&wr));
-	err = read_text(rd, stop_fd, text, len);
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	err = pidfd < 0 ? -errno : read_text(rd, stop_fd, end, text, len);
+	if (!err) /* that it writes no more does not mean that it ends */
+		err = wait_for(pidfd, stop_fd, end);
 	if (err)
 		kill(pid, SIGKILL); /* changes nothing where it has died */
 	while (waitpid(pid, status, 0) < 0 && errno == EINTR)
@@ -279,6 +302,8 @@ void gt_summing_print(struct gt_summing *s, int stop_fd, FILE *out)
 
 	for (size_t i = 0; i < s->n; i++)
 		events += s->list[i].events;
+	if (!s->n && s->left_out)
+		gt_info("no summary: the recordings are not there any more, or cannot be read");
 	if (!s->n || !text)
 		return;
 	if (events > EVENTS_MAX) {

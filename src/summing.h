@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * summing.h - at the end of a run: a brief summary of what was just recorded. The files are read
- * through the descriptors that they were written by, whatever stands under their names by now, in a
- * child without privileges (jail.h), within limits: nothing depends on whether it succeeds. Used by
- * one thread.
+ * summing.h - at the end of a run: a brief summary of what was just recorded. What is read are the
+ * files that were written, whatever stands under their names by now, in a child that has no
+ * privileges (jail.h) and cannot write them, within limits: nothing depends on whether it succeeds.
+ * Used by one thread.
  */
 #ifndef GT_SUMMING_H
 #define GT_SUMMING_H
@@ -20,8 +20,9 @@ int gt_summing_new(struct gt_summing **out); /* -ENOMEM */
 void gt_summing_free(struct gt_summing *s);
 
 /*
- * Another file, complete; the descriptor is duplicated. What cannot be kept is left out, and so are
- * those that somebody has removed meanwhile: the disk gets its space back.
+ * Another file, complete; it is opened once more, for reading, so the descriptor stays the
+ * caller's. What cannot be kept is left out, and so are those that somebody has removed meanwhile:
+ * the disk gets its space back.
  */
 void gt_summing_add(struct gt_summing *s, int fd, uint64_t events, const char *dir,
 		    const char *file);

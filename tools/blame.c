@@ -27,6 +27,7 @@ struct gil {
 	uint32_t from_tid;               /* .. if that was the last thing; 0: it was not */
 	uint32_t tid;                    /* HELD: by this one */
 	uint32_t head, n;                /* the log: of the oldest (modulo its size); how many */
+	uint32_t nwaiters;               /* in that list */
 	uint8_t state;                   /* enum gil_state */
 };
 
@@ -300,10 +301,15 @@ void gt_blame_wait(struct gt_blame *b, struct gt_waiter *w, uint8_t gil, uint64_
 	w->told_ns = 0;
 	w->held_ns = w->unknown_ns = w->others_ns = 0;
 	w->link = NULL;
+	w->aside = 0;
 	if (gil == GIL_INDEX_OTHER)
 		return;
 	g = &b->gils[gil];
 	w->blank_ns = g->forgotten_ns;
+	w->aside = g->nwaiters == GT_BLAME_WAITERS_MAX;
+	if (w->aside)
+		return;
+	g->nwaiters++;
 	w->next = g->waiters;
 	if (w->next)
 		w->next->link = &w->next;
@@ -311,10 +317,11 @@ void gt_blame_wait(struct gt_blame *b, struct gt_waiter *w, uint8_t gil, uint64_
 	g->waiters = w;
 }
 
-static void unlink_waiter(struct gt_waiter *w)
+static void unlink_waiter(struct gt_blame *b, struct gt_waiter *w)
 {
 	if (!w->link)
 		return;
+	b->gils[w->gil].nwaiters--;
 	*w->link = w->next;
 	if (w->next)
 		w->next->link = w->link;
@@ -323,7 +330,7 @@ static void unlink_waiter(struct gt_waiter *w)
 
 void gt_blame_forget(struct gt_blame *b, struct gt_waiter *w)
 {
-	unlink_waiter(w);
+	unlink_waiter(b, w);
 	for (uint32_t i = w->pairs; i; i = b->pairs[i - 1].next)
 		b->pairs[i - 1].now_ns = 0;
 	w->pairs = 0;
@@ -334,7 +341,9 @@ static void share_out_rest(struct gt_blame *b, struct gt_waiter *w, uint64_t sta
 			   uint64_t end_ns)
 {
 	const struct gil *g = &b->gils[w->gil];
-	struct stretch s = {.start_ns = start_ns, .end_ns = w->blank_ns, .tid = GT_BLOCKER_UNKNOWN};
+	struct stretch s = {.start_ns = start_ns,
+			    .end_ns = w->aside ? g->forgotten_ns : w->blank_ns,
+			    .tid = GT_BLOCKER_UNKNOWN};
 
 	share_out_stretch(b, w, &s, start_ns, end_ns);
 	for (uint32_t i = g->n; i && at(g, i - 1)->end_ns > start_ns; i--)
@@ -379,7 +388,7 @@ int gt_blame_waited(struct gt_blame *b, struct gt_waiter *w, struct gt_span *tak
 		gt_blame_forget(b, w);
 		return b->err;
 	}
-	unlink_waiter(w);
+	unlink_waiter(b, w);
 	if (w->gil == GIL_INDEX_OTHER) {
 		wait->unknown_ns = end_ns - start_ns;
 		return b->err;

@@ -14,14 +14,16 @@
  * Memory grows with the pairs of threads that met, up to a maximum; further blockers of a victim
  * are summed up as GT_BLOCKER_OTHERS. It does not grow with the length of a wait: the latest holds
  * of a GIL are remembered, and given to those that wait when they must be forgotten. A hold costs
- * time by the number of those that wait for that GIL. Used by one thread.
+ * time by the number of those that wait for that GIL, up to a maximum: those who come when so many
+ * wait already know only who had it latest. Used by one thread.
  */
 #ifndef GT_BLAME_H
 #define GT_BLAME_H
 
 #include "sink.h"
 
-#define GT_BLAME_PAIRS_MAX (1u << 20)
+#define GT_BLAME_PAIRS_MAX   (1u << 20)
+#define GT_BLAME_WAITERS_MAX 1024 /* for one GIL that each hold is given to */
 
 /* A time, and in how many waits. */
 struct gt_blame_share {
@@ -45,6 +47,7 @@ struct gt_waiter {
 	uint32_t pairs; /* those that have a part in the wait: index of the first + 1 */
 	uint32_t latest[GT_BLAME_LATEST]; /* by the last bits of the blocker: index + 1 */
 	uint8_t gil;
+	uint8_t aside; /* too many wait already: it gets only what is remembered at its end */
 };
 
 struct gt_blame;

@@ -16,9 +16,6 @@
 #include "profnames.h"
 #include "sink_chrome.h"
 
-/* Rows beside a Profiler's: numbers that no thread has. */
-#define INLINE_TID_BASE 8388608u
-
 /* A recording in a Profiler's picture. */
 struct part {
 	size_t input;
@@ -54,11 +51,6 @@ struct unit {
 	struct gt_filter_stats left_out;
 	int damaged; /* a recording was not converted wholly */
 };
-
-static const char *name_of(const struct gt_profiler *p)
-{
-	return p->dir ? p->dir : p->trace;
-}
 
 /* ---- times in words ---- */
 
@@ -107,15 +99,16 @@ static void say_no_overlap(const struct joint *j, const struct part *part,
 	uint64_t apart = range.end_ns < begin ? begin - range.end_ns : range.begin_ns - end;
 
 	if (p->facts.relative) {
-		gt_error("%s: is left out of %s, whose times are no Unix times, nor "
-			 "CLOCK_MONOTONIC_RAW of this recording's host: nothing tells where they "
-			 "belong",
-			 j->in->list[part->input].path, name_of(p));
+		gt_error("%s: is left out of %s, whose times are no Unix times, nor %s: nothing "
+			 "tells where they belong",
+			 j->in->list[part->input].path, gt_profiler_path(p),
+			 p->facts.kineto ? "is there a baseTimeNanoseconds that they count from"
+					 : "CLOCK_MONOTONIC_RAW of this recording's host");
 		return;
 	}
 	gt_error("%s: does not overlap in time with %s and is left out: recorded from %s to %s, "
 		 "traced from %s to %s (UTC, by %s); %s apart",
-		 j->in->list[part->input].path, name_of(p), utc(range.begin_ns).text,
+		 j->in->list[part->input].path, gt_profiler_path(p), utc(range.begin_ns).text,
 		 utc(range.end_ns).text, utc(begin).text, utc(end).text,
 		 gt_clock_method_text(part->clock.method), duration(apart).text);
 	by_unix.offset_ns = (int64_t)(gil_reader_unix_ns(r, gil_reader_first_mono_ns(r)) -
@@ -123,7 +116,7 @@ static void say_no_overlap(const struct joint *j, const struct part *part,
 	if (part->clock.method != GT_CLOCK_NONE && gt_profclock_overlaps(&by_unix, &p->facts))
 		gt_error("%s: by its own Unix time it would; was it recorded on another host, or "
 			 "after a reboot, than %s?",
-			 j->in->list[part->input].path, name_of(p));
+			 j->in->list[part->input].path, gt_profiler_path(p));
 }
 
 /* ---- reading ---- */
@@ -202,8 +195,8 @@ static int find_parts(struct joint *j, size_t k, struct unit *u)
 		}
 		gt_clock_text(&part->clock, part->clock_text);
 		snprintf(part->tag, sizeof(part->tag), "clock %s", part->clock_text);
-		gt_info("%s: belongs to %s %s; clock: %s", j->in->list[i].path, name_of(u->p),
-			gt_match_text(part->how), part->clock_text);
+		gt_info("%s: belongs to %s %s; clock: %s", j->in->list[i].path,
+			gt_profiler_path(u->p), gt_match_text(part->how), part->clock_text);
 		u->n++;
 	}
 	return 0;
@@ -245,7 +238,7 @@ static void choose_inline(struct joint *j, struct unit *u)
 		j->left_out++;
 		gt_error("%s: is left out of %s: with --lanes=inline there is room for one "
 			 "recording, of the Profiler's process",
-			 j->in->list[u->parts[i].input].path, name_of(u->p));
+			 j->in->list[u->parts[i].input].path, gt_profiler_path(u->p));
 	}
 	u->n = kept;
 }
@@ -262,11 +255,42 @@ static void choose_lanes(struct unit *u)
 		};
 }
 
+/* From Unix time, as the recording has it, to where its start is on the axis. */
+static uint64_t to_axis(const struct unit *u, uint64_t unix_ns)
+{
+	const gil_reader *r = u->parts[0].clock.r;
+	uint64_t start = gil_reader_unix_ns(r, gil_reader_first_mono_ns(r));
+	int64_t by = (int64_t)(gt_profclock_range(&u->parts[0].clock).begin_ns - start);
+
+	if (by < 0 && unix_ns <= 0 - (uint64_t)by)
+		return 1;
+	return unix_ns + (uint64_t)by;
+}
+
+static int begins_before(const struct unit *u, uint64_t axis_ns)
+{
+	for (size_t i = 0; i < u->n; i++)
+		if (gt_profclock_range(&u->parts[i].clock).begin_ns <= axis_ns)
+			return 1;
+	return 0;
+}
+
 static void choose_filter(struct joint *j, struct unit *u)
 {
 	const struct gt_proftrace *t = &u->p->facts;
 
 	u->filter = j->o->filter;
+	if (j->o->from_relative)
+		u->filter.from_ns = to_axis(u, u->filter.from_ns);
+	if (j->o->to_relative)
+		u->filter.to_ns = to_axis(u, u->filter.to_ns);
+	if (t->base_ns && begins_before(u, (uint64_t)t->base_ns)) {
+		gt_warn("%s: the times in it count from its baseTimeNanoseconds; what was recorded "
+			"before that is left out",
+			gt_profiler_path(u->p));
+		if (u->filter.from_ns <= (uint64_t)t->base_ns)
+			u->filter.from_ns = (uint64_t)t->base_ns + 1;
+	}
 	if (!j->o->clip)
 		return;
 	if (!t->begin_ns && !t->end_ns) {
@@ -299,7 +323,7 @@ static int open_sink(struct unit *u, struct gt_jsonw *w, struct gt_sink **chrome
 		.flows = u->j->o->flows,
 		.fragment = 1,
 		.inline_rows = u->inline_pid != 0,
-		.tid_base = u->inline_pid ? INLINE_TID_BASE : 0,
+		.tid_base = u->inline_pid ? gt_proftrace_free_tids(t, u->inline_pid) : 0,
 		.sort_index = sort_index,
 		.ctx = u,
 	};
@@ -368,25 +392,6 @@ static int write_events(void *ctx, struct gt_jsonw *w, int *any)
 	return err ? err : finished;
 }
 
-static void say_filtered(const struct unit *u)
-{
-	static const char *const names[GT_SPAN_KINDS] = {"take_gil", "hold_gil", "drop_gil"};
-	const struct gt_filter_stats *st = &u->left_out;
-	char text[512];
-	size_t n = 0;
-
-	if (!gt_filter_wanted(&u->filter))
-		return;
-	for (int i = 0; i < GT_SPAN_KINDS; i++)
-		n += (size_t)snprintf(text + n, sizeof(text) - n,
-				      "%s%" PRIu64 " %s (%" PRIu64 ".%03" PRIu64 " ms)",
-				      i ? ", " : "", st->spans[i], names[i], st->ns[i] / 1000000,
-				      st->ns[i] / 1000 % 1000);
-	gt_info("%s: left out by the filters: %s; %" PRIu64 " thread(s), %" PRIu64
-		" process(es), %" PRIu64 " gap(s)",
-		name_of(u->p), text, st->threads, st->processes, st->gaps);
-}
-
 /* ---- where it goes ---- */
 
 static int is_json_name(const char *path)
@@ -435,7 +440,7 @@ static int merge(struct joint *j, const struct gt_jointout *out)
 		gt_error(
 			"%s: its trace is in %zu parts, of which only the first is merged; without "
 			"--merge, MindStudio Insight shows them together",
-			name_of(out->p), out->p->nslices + 1);
+			gt_profiler_path(out->p), out->p->nslices + 1);
 	}
 	if (j->as_file)
 		return gt_jointout_merge(out, to, gzip);
@@ -453,18 +458,23 @@ static int merge(struct joint *j, const struct gt_jointout *out)
 /* The rank that its card has in Insight. */
 static int64_t shown_rank(const struct joint *j, const struct unit *u)
 {
-	int64_t rank = u->p->rank;
+	for (size_t i = 0; u->p->rank < 0 && i < u->n; i++) {
+		const struct gt_match_who *w = &j->who[u->parts[i].input];
 
-	if (rank < 0)
-		for (size_t i = 0; i < u->n && rank < 0; i++)
-			if (u->parts[i].how != GT_MATCH_CHILD)
-				rank = j->who[u->parts[i].input].rank;
-	/* A guess that another Profiler's rank contradicts. */
-	for (size_t k = 0; u->p->rank < 0 && k < j->p->n; k++)
-		if (&j->p->list[k] != u->p &&
-		    (j->p->list[k].rank == rank || j->p->list[k].rank < 0))
-			return -1;
-	return rank;
+		if (u->parts[i].how == GT_MATCH_CHILD || w->rank < 0)
+			continue;
+		/* Nobody has told it, and of several cards all would be the same. */
+		return w->rank_guessed && j->p->n > 1 ? -1 : w->rank;
+	}
+	return u->p->rank;
+}
+
+static int is_cut(const struct gt_profiler *p)
+{
+	for (size_t i = 0; i < p->nslices; i++)
+		if (p->slices[i].facts.cut)
+			return 1;
+	return p->facts.cut;
 }
 
 static int write_unit(struct joint *j, struct unit *u)
@@ -483,20 +493,21 @@ static int write_unit(struct joint *j, struct unit *u)
 	err = is_merged(j, u->p) ? merge(j, &out) : gt_jointout_folder(&out, j->o->output);
 	if (err > 0)
 		gt_error("%s: the filters leave nothing of its recordings, so nothing is written",
-			 name_of(u->p));
+			 gt_profiler_path(u->p));
 	else if (err == -ENOMEM)
-		gt_error("%s: out of memory", name_of(u->p));
+		gt_error("%s: out of memory", gt_profiler_path(u->p));
 	if (err) {
 		j->left_out++;
 		return err > 0 ? 0 : err;
 	}
 	j->written++;
-	j->left_out += u->damaged || u->p->facts.cut;
-	say_filtered(u);
+	j->left_out += u->damaged || is_cut(u->p);
+	if (gt_filter_wanted(&u->filter))
+		gt_filter_report(&u->left_out, gt_profiler_path(u->p));
 	if (u->p->database && !is_merged(j, u->p))
 		gt_info("%s: MindStudio Insight would prefer its database to its trace; import %s, "
 			"which has none",
-			name_of(u->p), j->o->output);
+			gt_profiler_path(u->p), j->o->output);
 	return 0;
 }
 
@@ -522,8 +533,10 @@ static int do_profiler(struct joint *j, size_t k)
 /* Something is in the way, or does not fit together. -errno. */
 static int prepare(struct joint *j)
 {
-	int folders = 0;
+	int folders = 0, err = gt_jointout_check(j->o->output, j->p);
 
+	if (err)
+		return err;
 	j->as_file = (uint8_t)is_file(j->o);
 	if (j->as_file && j->p->n > 1) {
 		gt_error("%s: is one file, but there are %zu Profilers; give --output a folder",

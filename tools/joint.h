@@ -24,7 +24,12 @@ struct gt_joint_opts {
 	uint8_t clip;        /* GIL slices are cut to the Profiler's window */
 	uint8_t flows, gzip;
 	enum gt_ids ids;
-	struct gt_filter_opts filter; /* times are on the Profiler's axis */
+	/*
+	 * Times are on the Profiler's axis; those that are .._relative are Unix times, made of a
+	 * recording's start, and are moved to where the axis has that start.
+	 */
+	struct gt_filter_opts filter;
+	uint8_t from_relative, to_relative;
 };
 
 /*

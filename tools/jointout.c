@@ -13,7 +13,6 @@
 #include "profnames.h"
 
 #define OUTPUT_DIR "ASCEND_PROFILER_OUTPUT"
-#define CHUNK      (1u << 20)
 
 /* ---- what lies in OUT ---- */
 
@@ -126,15 +125,56 @@ static int look_through(int fd, const char *out, const struct gt_profilers *all)
 		if ((type == 'f' && (is_rest(name) || is_merged(name, all))) ||
 		    (type == 'd' && is_own_folder(fd, name, &stranger)))
 			continue;
-		gt_error("%s/%s: is in the way: it is not of gil2trace, and MindStudio Insight "
+		gt_error("%s%s%s: is in the way: it is not of gil2trace, and MindStudio Insight "
 			 "would import it, too; give --output a folder of its own",
-			 out, stranger ? stranger : name);
+			 out, gt_name_ends(out, "/") ? "" : "/", stranger ? stranger : name);
 		err = -EEXIST;
 	}
 	if (!err && names.cut)
 		err = -EEXIST;
 	gt_names_free(&names);
 	return err;
+}
+
+/* Of the path, or of as much of it as is there. NULL: no memory. */
+static char *real_beginning(const char *path)
+{
+	gt_autofree char *part = strdup(path);
+
+	while (part) {
+		char *real = realpath(*part ? part : "/", NULL), *slash = strrchr(part, '/');
+
+		if (real || errno == ENOMEM)
+			return real;
+		if (!slash)
+			return realpath(".", NULL);
+		*slash = '\0';
+	}
+	return NULL;
+}
+
+static int is_profilers(const char *out, const struct gt_profilers *all)
+{
+	gt_autofree char *real = real_beginning(out);
+
+	for (size_t i = 0; real && i < all->n; i++) {
+		const char *dir = all->list[i].dir;
+		size_t n = dir ? strlen(dir) : 0;
+
+		if (n && !strncmp(real, dir, n) && (real[n] == '/' || !real[n]))
+			return 1;
+	}
+	return 0;
+}
+
+int gt_jointout_check(const char *out, const struct gt_profilers *all)
+{
+	if (!is_profilers(out, all))
+		return 0;
+	gt_error("%s: lies in a Profiler's own folder, where nothing is written; give another "
+		 "place with --output",
+		 out);
+	return -EEXIST;
 }
 
 int gt_jointout_prepare(const char *out, const struct gt_profilers *all)
@@ -153,33 +193,39 @@ int gt_jointout_prepare(const char *out, const struct gt_profilers *all)
 
 /* ---- files ---- */
 
-/* The events alone. 1: there are none. */
-static int write_events(const struct gt_jointout *o, int fd)
+/*
+ * Writing into a file: 0 if it is now to be kept, else it is gone and that has been said; 1: there
+ * are no events to be written.
+ */
+
+static int close_text(struct gt_jsonw *w, struct gt_outfile *f, int err)
+{
+	if (!err)
+		err = gt_jsonw_flush(w);
+	gt_jsonw_fini(w);
+	return err ? gt_outfile_keep(f, err) : 0;
+}
+
+/* The events alone. */
+static int write_events(const struct gt_jointout *o, struct gt_outfile *f)
 {
 	struct gt_jsonw w;
-	int any = 0, err = gt_jsonw_init(&w, fd, 0);
+	int any = 0, err = gt_jsonw_init(&w, gt_outfile_fd(f), 0);
 
 	if (err)
-		return err;
+		return gt_outfile_keep(f, err);
 	gt_jsonw_lit(&w, "[\n");
 	err = o->events(o->ctx, &w, &any);
 	gt_jsonw_lit(&w, "\n]\n");
-	if (!err)
-		err = gt_jsonw_flush(&w);
-	gt_jsonw_fini(&w);
-	return err ? err : !any;
-}
-
-/* Nothing stands before the trace's own events. */
-static int no_events(void *ctx, int *any)
-{
-	(void)ctx;
-	*any = 0;
-	return 0;
+	err = close_text(&w, f, err);
+	if (err || any)
+		return err;
+	gt_outfile_drop(f);
+	return 1;
 }
 
 struct fragment {
-	const struct gt_jointout *o;
+	const struct gt_jointout *o; /* NULL: nothing is put before the trace's own events */
 	struct gt_jsonw *w;
 	int any;
 };
@@ -187,149 +233,104 @@ struct fragment {
 static int fragment_events(void *ctx, int *any)
 {
 	struct fragment *f = ctx;
-	int err = f->o->events(f->o->ctx, f->w, &f->any);
+	int err = f->o ? f->o->events(f->o->ctx, f->w, &f->any) : 0;
 
 	*any = f->any;
 	return err;
 }
 
-static void say_cut(const struct gt_profiler *p)
-{
-	if (p->facts.cut)
-		gt_warn("%s: its end is missing (was the Profiler stopped?); it is completed, and "
-			"%" PRIu64 " bytes of a last event are left out",
-			p->trace, p->facts.size - p->facts.whole);
-	if (p->facts.words)
-		gt_warn("%s: has %" PRIu64 " times NaN or the like, which is no JSON; viewers may "
-			"refuse it",
-			p->trace, p->facts.words);
-}
-
-/* A trace with these events, or as it is. 1: there were none to be added. */
-static int write_merged(const struct gt_jointout *o, const char *trace, int with, int fd, int gzip)
+/* A trace, with the events of `o`, or (NULL) as it is; completed, if its end is missing. */
+static int write_trace(const struct gt_jointout *o, const char *trace,
+		       const struct gt_proftrace *facts, int gzip, struct gt_outfile *f)
 {
 	char why[PATH_MAX + 256] = "";
 	struct gt_jsonw w;
-	struct fragment f = {.o = o, .w = &w};
-	int err = gt_jsonw_init(&w, fd, gzip);
+	struct fragment fragment = {.o = o, .w = &w};
+	int err = gt_jsonw_init(&w, gt_outfile_fd(f), gzip);
 
 	if (err)
-		return err;
-	err = with ? gt_merge(trace, &o->p->facts, &w, fragment_events, &f, why, sizeof(why))
-		   : gt_merge(trace, &o->p->facts, &w, no_events, NULL, why, sizeof(why));
-	if (!err)
-		err = gt_jsonw_flush(&w);
-	gt_jsonw_fini(&w);
-	if (err && why[0])
+		return gt_outfile_keep(f, err);
+	err = gt_merge(trace, facts, &w, fragment_events, &fragment, why, sizeof(why));
+	if (err && why[0]) {
 		gt_error("%s: cannot be copied: %s", trace, why);
-	return err ? err : with && !f.any;
-}
-
-/* *unread: it was the reading that failed. */
-static int copy_bytes(int from, int to, int *unread)
-{
-	gt_autofree char *buf = NULL;
-	ssize_t n;
-
-	/* In the kernel where it can. */
-	do
-		n = copy_file_range(from, NULL, to, NULL, (size_t)64 * CHUNK, 0);
-	while (n > 0);
-	if (!n || (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
-		   errno != EBADF))
-		return n ? -errno : 0;
-	buf = malloc(CHUNK);
-	if (!buf)
-		return -ENOMEM;
-	while ((n = read(from, buf, CHUNK)) > 0) {
-		for (ssize_t done = 0, w; done < n; done += w) {
-			w = write(to, buf + done, (size_t)(n - done));
-			if (w < 0)
-				return -errno;
-		}
-	}
-	*unread = n < 0;
-	return n ? -errno : 0;
-}
-
-/* The trace, byte for byte; if it is cut, completed. */
-static int copy_trace(const struct gt_jointout *o, const char *trace, const char *path,
-		      int complete)
-{
-	char why[PATH_MAX + 256] = "it has changed while it was read";
-	struct gt_proftrace_file file;
-	struct gt_outfile *f;
-	int fd = -1, unread = 0, err = gt_outfile_open(o->outs, path, &f);
-
-	if (err)
+		gt_jsonw_fini(&w);
+		gt_outfile_drop(f);
 		return err;
-	if (complete) {
-		err = write_merged(o, trace, 0, gt_outfile_fd(f), 0);
-	} else {
-		fd = gt_proftrace_open(trace, &file, why, sizeof(why));
-		err = fd < 0 ? fd : copy_bytes(fd, gt_outfile_fd(f), &unread);
-		if (unread)
-			snprintf(why, sizeof(why), "%s", strerror(-err));
-		if (!err && !gt_proftrace_same(fd, &file))
-			err = -ESTALE;
-		if (fd < 0 || unread || err == -ESTALE)
-			gt_error("%s: cannot be copied: %s", trace, why);
-		if (fd >= 0)
-			close(fd);
 	}
-	return gt_outfile_keep(f, err);
-}
-
-/*
- * The Profiler's trace under another name: a link, so that gigabytes need not be copied. Insight
- * refuses symbolic links, and files that everybody may write to.
- */
-static int link_trace(const struct gt_jointout *o, const char *trace, const char *path)
-{
-	struct stat st, linked;
-	int complete = o->p->facts.cut && trace == o->p->trace;
-
-	if (!complete && !lstat(trace, &st) && S_ISREG(st.st_mode) && !(st.st_mode & S_IWOTH)) {
-		if (unlink(path) && errno != ENOENT)
-			return -errno;
-		if (!linkat(AT_FDCWD, trace, AT_FDCWD, path, 0)) {
-			if (!lstat(path, &linked) && linked.st_dev == st.st_dev &&
-			    linked.st_ino == st.st_ino)
-				return 0;
-			unlink(path);
-		}
-	}
-	return copy_trace(o, trace, path, complete);
+	err = close_text(&w, f, err);
+	if (err || !o || fragment.any)
+		return err;
+	gt_outfile_drop(f);
+	return 1;
 }
 
 /* profiler_info_<rank>.json: by its name Insight knows the rank. */
-static int write_info(const struct gt_jointout *o, const char *path)
+static int write_info(const struct gt_jointout *o, struct gt_outfile *f)
 {
-	gt_autoclose int fd = -1;
-	struct gt_outfile *f;
-	struct stat st;
-	char text[64];
-	int n, unread, err = gt_outfile_open(o->outs, path, &f);
+	gt_autoclose int fd = o->p->info ? gt_prof_file(AT_FDCWD, o->p->info) : -1;
+	size_t left = GT_SMALL_FILE_MAX;
+	struct gt_jsonw w;
+	char buf[4096];
+	ssize_t n = 0;
+	int err = gt_jsonw_init(&w, gt_outfile_fd(f), 0);
 
 	if (err)
-		return err;
-	if (o->p->info)
-		fd = gt_prof_file(AT_FDCWD, o->p->info);
-	if (fd >= 0 && !fstat(fd, &st) && st.st_size <= GT_SMALL_FILE_MAX) {
-		err = copy_bytes(fd, gt_outfile_fd(f), &unread);
-	} else {
-		n = snprintf(text, sizeof(text), "{\"rank_id\": %" PRId64 "}\n", o->rank);
-		if (write(gt_outfile_fd(f), text, (size_t)n) != n)
-			err = -EIO;
+		return gt_outfile_keep(f, err);
+	while (fd >= 0 && left >= sizeof(buf) && (n = read(fd, buf, sizeof(buf))) > 0) {
+		gt_jsonw_raw(&w, buf, (size_t)n);
+		left -= (size_t)n;
 	}
-	return gt_outfile_keep(f, err);
+	if (left == GT_SMALL_FILE_MAX) { /* there is none, or nothing can be read */
+		gt_jsonw_lit(&w, "{\"rank_id\": ");
+		gt_jsonw_u64(&w, (uint64_t)o->rank);
+		gt_jsonw_lit(&w, "}\n");
+	}
+	return close_text(&w, f, 0);
+}
+
+static void say_flaws(const char *trace, const struct gt_proftrace *t)
+{
+	if (t->cut)
+		gt_warn("%s: its end is missing (was the Profiler stopped?); it is completed, and "
+			"what is left of a last event, %" PRIu64 " bytes, is left out",
+			trace, t->size - t->whole);
+	if (t->words)
+		gt_warn("%s: has %" PRIu64 " times NaN or the like, which is no JSON; viewers may "
+			"refuse it",
+			trace, t->words);
+	if (t->bad_utf8)
+		gt_warn("%s: has broken UTF-8 in %" PRIu64 " places, which is no JSON; viewers may "
+			"refuse it",
+			trace, t->bad_utf8);
+	if (t->odd)
+		gt_warn("%s: has %" PRIu64 " elements that are no events; viewers may refuse it",
+			trace, t->odd);
+	if (t->untimed && !t->kineto) /* which gives such to events that it could not time */
+		gt_warn("%s: has %" PRIu64 " events without a time that can be; viewers may show "
+			"them, and so all, from 1970 on",
+			trace, t->untimed);
+}
+
+static void say_all_flaws(const struct gt_profiler *p, int slices)
+{
+	say_flaws(p->trace, &p->facts);
+	for (size_t i = 0; slices && i < p->nslices; i++)
+		say_flaws(p->slices[i].path, &p->slices[i].facts);
 }
 
 /* ---- the folder ---- */
 
+/* A file that is complete, and gets its name when all are. */
+struct item {
+	struct gt_outfile *file; /* NULL: a link to a trace, of the name `tmp` */
+	char *tmp, *path;
+};
+
 struct folder {
 	char *dir, *out; /* <name>_ascend_pt, and ASCEND_PROFILER_OUTPUT in it */
 	int made_dir, made_out;
+	struct item *items;
+	size_t n;
 };
 
 static int make(const char *path, int *made)
@@ -346,27 +347,6 @@ static int make(const char *path, int *made)
 	return -errno;
 }
 
-/* What an earlier run has written, and caches of it: all of this folder is ours. */
-static void clear(const char *dir, int (*own)(const char *name))
-{
-	gt_autoclose int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct gt_names names = {0};
-
-	if (fd < 0 || gt_prof_list(fd, &names))
-		return;
-	/* Not the rests: one is the file at hand, and others may be of somebody who is running. */
-	for (size_t i = 0; i < names.n; i++)
-		if (own(names.list[i]) && !is_rest(names.list[i]))
-			unlinkat(fd, names.list[i], 0);
-	gt_names_free(&names);
-}
-
-static void clear_folder(const struct folder *f)
-{
-	clear(f->out, is_own_trace);
-	clear(f->dir, is_own_info);
-}
-
 static int make_folder(const struct gt_jointout *o, const char *out, struct folder *f)
 {
 	gt_autofree char *name = NULL;
@@ -380,29 +360,113 @@ static int make_folder(const struct gt_jointout *o, const char *out, struct fold
 	}
 	f->dir = gt_prof_join(out, name);
 	f->out = f->dir ? gt_prof_join(f->dir, OUTPUT_DIR) : NULL;
-	if (!f->out)
+	/* The events, profiler_info, and the trace. */
+	f->items = calloc(o->p->nslices + 3, sizeof(*f->items));
+	if (!f->out || !f->items)
 		return -ENOMEM;
 	err = make(f->dir, &f->made_dir);
 	return err ? err : make(f->out, &f->made_out);
 }
 
-/* In f->out, after the events are there. */
-static int add_traces(const struct gt_jointout *o, const struct folder *f)
+/* What has not got its name goes. */
+static void drop_items(struct folder *f)
 {
-	gt_autofree char *path = gt_prof_join(f->out, "trace_view.json");
-	int err = path ? link_trace(o, o->p->trace, path) : -ENOMEM;
-
-	for (size_t i = 0; i < o->p->nslices && !err; i++) {
-		gt_autofree char *slice = gt_prof_join(f->out, gt_name_last(o->p->slices[i]));
-
-		err = slice ? link_trace(o, o->p->slices[i], slice) : -ENOMEM;
+	for (size_t i = 0; i < f->n; i++) {
+		if (f->items[i].file)
+			gt_outfile_drop(f->items[i].file);
+		if (f->items[i].tmp)
+			unlink(f->items[i].tmp);
+		free(f->items[i].tmp);
+		free(f->items[i].path);
 	}
-	return err;
 }
 
-static int add_info(const struct gt_jointout *o, const struct folder *f)
+/* A complete file joins the others. */
+static int add_file(struct folder *f, struct gt_outfile *file)
+{
+	int err = gt_outfile_shut(file, 0);
+
+	if (err)
+		return gt_outfile_keep(file, err);
+	f->items[f->n++].file = file;
+	return 0;
+}
+
+/*
+ * A link, so that gigabytes need not be copied. Insight refuses symbolic links, and files that
+ * everybody may write to. Returns whether there is one now.
+ */
+static int add_link(struct folder *f, const char *trace, const struct gt_proftrace *facts,
+		    const char *path)
+{
+	struct item *item = &f->items[f->n];
+	struct stat st;
+
+	if (facts->cut || lstat(trace, &st) || st.st_mode & S_IWOTH)
+		return 0;
+	if (asprintf(&item->tmp, "%s/.gil2trace-link-%zu.tmp", f->out, f->n) < 0) {
+		item->tmp = NULL;
+		return 0;
+	}
+	unlink(item->tmp); /* of a run that was killed */
+	if (!linkat(AT_FDCWD, trace, AT_FDCWD, item->tmp, 0)) {
+		item->path = gt_path_is(item->tmp, &facts->file) ? strdup(path) : NULL;
+		if (item->path) {
+			f->n++;
+			return 1;
+		}
+		unlink(item->tmp);
+	}
+	free(item->tmp);
+	item->tmp = NULL;
+	return 0;
+}
+
+static int add_trace(const struct gt_jointout *o, struct folder *f, const char *trace,
+		     const struct gt_proftrace *facts, const char *name)
+{
+	gt_autofree char *path = gt_prof_join(f->out, name);
+	struct gt_outfile *file;
+	int err;
+
+	if (!path)
+		return -ENOMEM;
+	if (add_link(f, trace, facts, path))
+		return 0;
+	err = gt_outfile_open(o->outs, path, &file);
+	if (!err)
+		err = write_trace(NULL, trace, facts, 0, file);
+	return err ? err : add_file(f, file);
+}
+
+static int add_traces(const struct gt_jointout *o, struct folder *f)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < o->p->nslices && !err; i++) {
+		const struct gt_profslice *s = &o->p->slices[i];
+
+		err = add_trace(o, f, s->path, &s->facts, gt_name_last(s->path));
+	}
+	return err ? err : add_trace(o, f, o->p->trace, &o->p->facts, "trace_view.json");
+}
+
+static int add_events(const struct gt_jointout *o, struct folder *f)
+{
+	gt_autofree char *path = gt_prof_join(f->out, "trace.json");
+	struct gt_outfile *file;
+	int err = path ? gt_outfile_open(o->outs, path, &file) : -ENOMEM;
+
+	if (!err)
+		err = write_events(o, file);
+	return err ? err : add_file(f, file);
+}
+
+static int add_info(const struct gt_jointout *o, struct folder *f)
 {
 	gt_autofree char *path = NULL;
+	struct gt_outfile *file;
+	int err;
 
 	if (o->rank < 0) {
 		gt_info("%s: no rank is known; MindStudio Insight will show its path", f->dir);
@@ -412,34 +476,62 @@ static int add_info(const struct gt_jointout *o, const struct folder *f)
 		path = NULL;
 		return -ENOMEM;
 	}
-	return write_info(o, path);
+	err = gt_outfile_open(o->outs, path, &file);
+	if (!err)
+		err = write_info(o, file);
+	return err ? err : add_file(f, file);
 }
 
-/*
- * The events are written first: they are what may fail, and what an earlier run has left stays
- * until they are there.
- */
-static int fill_folder(const struct gt_jointout *o, const struct folder *f)
+/* What an earlier run has written, and caches of it: all of this folder is ours. */
+static void clear(const char *dir, int (*own)(const char *name))
 {
-	gt_autofree char *path = gt_prof_join(f->out, "trace.json");
-	struct gt_outfile *file;
-	int err = path ? gt_outfile_open(o->outs, path, &file) : -ENOMEM;
+	gt_autoclose int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct gt_names names = {0};
 
-	if (err)
-		return err;
-	err = write_events(o, gt_outfile_fd(file));
+	if (fd < 0 || gt_prof_list(fd, &names))
+		return;
+	/* Not the rests: some are the files at hand, others may be of somebody who is running. */
+	for (size_t i = 0; i < names.n; i++)
+		if (own(names.list[i]) && !is_rest(names.list[i]))
+			unlinkat(fd, names.list[i], 0);
+	gt_names_free(&names);
+}
+
+static void clear_folder(const struct folder *f)
+{
+	clear(f->out, is_own_trace);
+	clear(f->dir, is_own_info);
+}
+
+static int keep_item(struct item *item)
+{
+	int err;
+
+	if (item->file)
+		return gt_outfile_keep(gt_steal_ptr(item->file), 0);
+	err = rename(item->tmp, item->path) ? -errno : 0;
 	if (err) {
-		if (err < 0)
-			gt_error("%s: cannot be written: %s", path, strerror(-err));
-		gt_outfile_drop(file);
+		gt_error("%s: cannot be written: %s", item->path, strerror(-err));
 		return err;
 	}
-	clear_folder(f);
-	err = gt_outfile_keep(file, 0);
-	if (!err)
-		err = add_traces(o, f);
+	free(gt_steal_ptr(item->tmp));
+	return 0;
+}
+
+/* Until all is written, what an earlier run has left stays. */
+static int fill_folder(const struct gt_jointout *o, struct folder *f)
+{
+	int err = add_events(o, f);
+
 	if (!err)
 		err = add_info(o, f);
+	if (!err)
+		err = add_traces(o, f);
+	if (err)
+		return err;
+	clear_folder(f);
+	for (size_t i = 0; i < f->n && !err; i++)
+		err = keep_item(&f->items[i]);
 	if (err) /* nothing half done stays */
 		clear_folder(f);
 	return err;
@@ -451,15 +543,17 @@ int gt_jointout_folder(const struct gt_jointout *o, const char *out)
 	int err = make_folder(o, out, &f);
 
 	if (!err) {
-		say_cut(o->p);
+		say_all_flaws(o->p, 1);
 		err = fill_folder(o, &f);
 	}
 	if (!err)
 		gt_info("%s: written", f.dir);
+	drop_items(&f);
 	if (err && f.made_out)
 		rmdir(f.out);
 	if (err && f.made_dir)
 		rmdir(f.dir);
+	free(f.items);
 	free(f.dir);
 	free(f.out);
 	return err;
@@ -467,25 +561,18 @@ int gt_jointout_folder(const struct gt_jointout *o, const char *out)
 
 /* ---- one file ---- */
 
-/* Would it replace something that is not ours: a trace, or a file in a Profiler's folder? */
-static int is_taken(const struct gt_jointout *o, const char *path)
+/* Would it replace a trace, by whatever name? */
+static int is_trace(const struct gt_jointout *o, const char *path)
 {
-	gt_autofree char *real = realpath(path, NULL);
 	struct stat st;
 
-	if (!real || stat(real, &st))
+	if (stat(path, &st))
 		return 0;
 	for (size_t i = 0; i < o->all->n; i++) {
-		const struct gt_profiler *p = &o->all->list[i];
-		size_t n = p->dir ? strlen(p->dir) : 0;
+		const struct gt_file_id *id = &o->all->list[i].facts.file;
 
-		if ((p->dev == st.st_dev && p->ino == st.st_ino) ||
-		    (n && !strncmp(real, p->dir, n) && real[n] == '/')) {
-			gt_error("%s: is a file of the Profiler's and is not replaced; give "
-				 "another name with --output",
-				 path);
+		if (id->dev == st.st_dev && id->ino == st.st_ino)
 			return 1;
-		}
 	}
 	return 0;
 }
@@ -495,18 +582,19 @@ int gt_jointout_merge(const struct gt_jointout *o, const char *path, int gzip)
 	struct gt_outfile *f;
 	int err;
 
-	if (is_taken(o, path))
+	if (is_trace(o, path)) {
+		gt_error("%s: is the Profiler's trace and is not replaced; give another name with "
+			 "--output",
+			 path);
 		return -EEXIST;
+	}
 	err = gt_outfile_open(o->outs, path, &f);
 	if (err)
 		return err;
-	say_cut(o->p);
-	err = write_merged(o, o->p->trace, 1, gt_outfile_fd(f), gzip);
-	if (err > 0) {
-		gt_outfile_drop(f);
-		return err;
-	}
-	err = gt_outfile_keep(f, err);
+	say_all_flaws(o->p, 0);
+	err = write_trace(o, o->p->trace, &o->p->facts, gzip, f);
+	if (!err)
+		err = gt_outfile_keep(f, 0);
 	if (!err)
 		gt_info("%s: written", path);
 	return err;

@@ -26,6 +26,9 @@ struct gt_jointout {
 	void *ctx;
 };
 
+/* May OUT be there, a file or a folder? Not in a Profiler's. -EEXIST. */
+int gt_jointout_check(const char *out, const struct gt_profilers *all);
+
 /* OUT for folders: made, or looked through. -errno; -EEXIST: something else is in it. */
 int gt_jointout_prepare(const char *out, const struct gt_profilers *all);
 

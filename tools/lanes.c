@@ -263,6 +263,20 @@ uint64_t gt_proftrace_free_pid(const struct gt_proftrace *t, unsigned int nth)
 	}
 }
 
+uint32_t gt_proftrace_free_tids(const struct gt_proftrace *t, uint64_t pid)
+{
+	uint64_t base = GT_PROFTRACE_TIDS;
+
+	/* They are sorted. */
+	for (size_t i = 0; i < t->nthreads; i++) {
+		uint64_t tid = t->threads[i].tid;
+
+		if (t->threads[i].pid == pid && tid >= base && tid - base < GT_PROFTRACE_TIDS)
+			base += GT_PROFTRACE_TIDS;
+	}
+	return base <= UINT32_MAX - GT_PROFTRACE_TIDS ? (uint32_t)base : GT_PROFTRACE_TIDS;
+}
+
 int64_t gt_proftrace_sort_index(const struct gt_proftrace *t, uint64_t pid, uint64_t tid)
 {
 	size_t low = 0, high = t->nthreads;

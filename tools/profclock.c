@@ -328,7 +328,7 @@ static int64_t timens(const gil_reader *r)
 static struct choice look(const struct gt_profiler *p, const struct gt_stamps *st,
 			  const gil_reader *r)
 {
-	struct choice c = {.p = p, .r = r, .what = p->dir ? p->dir : p->trace};
+	struct choice c = {.p = p, .r = r, .what = gt_profiler_path(p)};
 	const struct gil_clock *first = gil_reader_clock(r, 0);
 	const char *import = gil_reader_meta(r, "import.clock");
 

@@ -220,13 +220,13 @@ static int in_trace(const struct gt_proftrace *t, int64_t pid)
 static void find_pid(struct gt_profiler *p, const struct inside *host)
 {
 	const struct gt_proftrace *t = &p->facts;
-	int64_t by_name = gt_name_pid(gt_name_last(p->dir ? p->dir : p->trace));
+	int64_t by_name = gt_name_pid(gt_name_last(gt_profiler_path(p)));
 
 	/* Somebody may have chosen a worker's name that ends with a number. */
 	if (by_name > 0 && t->npython && !in_trace(t, by_name)) {
 		gt_info("%s: the pid in its name, %" PRId64
 			", is none of its trace, and is not believed",
-			p->dir ? p->dir : p->trace, by_name);
+			gt_profiler_path(p), by_name);
 		by_name = -1;
 	}
 	if (by_name > 0) {
@@ -266,7 +266,7 @@ static void find_rank(struct gt_profiler *p, const struct inside *info, const st
 		} else if (p->rank != ways[i].rank) {
 			gt_warn("%s: its rank is %" PRId64 " by %s, but %" PRId64
 				" by %s; the first counts",
-				p->dir ? p->dir : p->trace, p->rank, p->rank_how, ways[i].rank,
+				gt_profiler_path(p), p->rank, p->rank_how, ways[i].rank,
 				ways[i].how);
 			return;
 		}

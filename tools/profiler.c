@@ -83,7 +83,7 @@ static int choose_name(struct gt_profiler *p, const struct gt_profilers *all)
 	char clean[GT_NAME_MAX + 1];
 	const char *suffix;
 
-	gt_name_clean(clean, gt_name_last(p->dir ? p->dir : p->trace));
+	gt_name_clean(clean, gt_name_last(gt_profiler_path(p)));
 	suffix = gt_name_suffix(clean);
 	p->name = strdup(clean);
 	for (unsigned int i = 2; p->name && name_taken(all, p->name); i++) {

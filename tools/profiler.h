@@ -32,6 +32,12 @@ struct gt_profiler {
 	struct gt_proftrace facts;      /* with the range and pids of all parts */
 };
 
+/* What it is called in messages. */
+static inline const char *gt_profiler_path(const struct gt_profiler *p)
+{
+	return p->dir ? p->dir : p->trace;
+}
+
 struct gt_profilers {
 	struct gt_profiler *list;
 	size_t n;

@@ -7,6 +7,9 @@
 #include "log.h"
 #include "meta.h"
 
+/* How far apart the Profiler's axis and Unix time may be, as a rule. */
+#define SLACK_NS 5000000000u
+
 const char *gt_match_text(enum gt_match m)
 {
 	static const char *const text[] = {
@@ -30,6 +33,8 @@ void gt_match_who(const gil_reader *r, const char *path, struct gt_match_who *ou
 		.parent = gt_meta_pid(r, "process.parent_pid"),
 		.rank = gt_meta_number(r, "rank"),
 		.rank_guessed = gt_meta_is(r, "rank.source", "default"),
+		.begin_ns = gil_reader_unix_ns(r, gil_reader_first_mono_ns(r)),
+		.end_ns = gil_reader_unix_ns(r, gil_reader_last_mono_ns(r)),
 		.usable = 1,
 	};
 	snprintf(out->host, sizeof(out->host), "%.63s", gt_meta_text(r, "host.name"));
@@ -52,11 +57,6 @@ struct match {
 	uint8_t *taken;  /* recordings that have a Profiler */
 	uint8_t *chosen; /* recordings that come into question for one Profiler */
 };
-
-static const char *name_of(const struct gt_profiler *p)
-{
-	return p->dir ? p->dir : p->trace;
-}
 
 /* How sure it is that the Profiler means this process: 3 by its own pid; 0 not at all. */
 static int pid_fits(const struct gt_match_who *w, int64_t pid)
@@ -144,6 +144,24 @@ static void narrow_by_rank(struct match *m, const struct gt_profiler *p)
 		m->chosen[i] &= m->who[i].rank == p->rank;
 }
 
+/*
+ * In a container a process has the same pid each time that it is started: the trace's time tells
+ * which of them it was.
+ */
+static void narrow_by_time(struct match *m, const struct gt_profiler *p)
+{
+	uint64_t begin = (uint64_t)p->facts.begin_ns, end = (uint64_t)p->facts.end_ns + SLACK_NS;
+	size_t fit = 0;
+
+	begin = begin > SLACK_NS ? begin - SLACK_NS : 0;
+	if (p->facts.relative || !p->facts.begin_ns)
+		return;
+	for (size_t i = 0; i < m->n; i++)
+		fit += m->chosen[i] && m->who[i].begin_ns <= end && m->who[i].end_ns >= begin;
+	for (size_t i = 0; fit && i < m->n; i++)
+		m->chosen[i] &= m->who[i].begin_ns <= end && m->who[i].end_ns >= begin;
+}
+
 /* Those that are left; a rank that was only guessed counts where no other is the one. */
 static void choose_by_rank(struct match *m, const struct gt_profiler *p)
 {
@@ -190,12 +208,14 @@ static void say_contradiction(const struct gt_match_who *w, const struct gt_prof
 	if (how != GT_MATCH_PID && p->pid > 0 && shown_pid(w) > 0)
 		gt_warn("%s: is taken for %s %s, though its pid is %" PRId64 " and not %" PRId64
 			" (%s)",
-			w->path, name_of(p), gt_match_text(how), shown_pid(w), p->pid, p->pid_how);
+			w->path, gt_profiler_path(p), gt_match_text(how), shown_pid(w), p->pid,
+			p->pid_how);
 	if (how != GT_MATCH_RANK && p->rank >= 0 && w->rank >= 0 && p->rank != w->rank &&
 	    !w->rank_guessed)
 		gt_warn("%s: is taken for %s %s, though its rank is %" PRId64 " and not %" PRId64
 			" (%s)",
-			w->path, name_of(p), gt_match_text(how), w->rank, p->rank, p->rank_how);
+			w->path, gt_profiler_path(p), gt_match_text(how), w->rank, p->rank,
+			p->rank_how);
 }
 
 /* 1: the chosen ones are those of the Profiler. */
@@ -209,7 +229,7 @@ static int settle(struct match *m, size_t k, enum gt_match how)
 			if (m->chosen[i])
 				gt_error("%s: may belong to %s %s, but so may others; give it with "
 					 "this one alone",
-					 m->who[i].path, name_of(p), gt_match_text(how));
+					 m->who[i].path, gt_profiler_path(p), gt_match_text(how));
 		return 0;
 	}
 	for (size_t i = 0; i < m->n; i++) {
@@ -242,6 +262,8 @@ static void round_of(struct match *m, enum gt_match how, uint8_t *done)
 			if (m->p->n != 1 || processes(m) != 1)
 				continue;
 		}
+		if (processes(m) > 1)
+			narrow_by_time(m, p);
 		/* What cannot be decided now, is not guessed later. */
 		done[k] = settle(m, k, how) || processes(m) > 1;
 	}
@@ -272,7 +294,7 @@ static size_t say_left_out(const struct match *m)
 		if (i < m->n)
 			continue;
 		left_out++;
-		gt_error("%s: no recording belongs to it: %s, %s", name_of(p),
+		gt_error("%s: no recording belongs to it: %s, %s", gt_profiler_path(p),
 			 id_text("pid", p->pid, p->pid_how).text,
 			 id_text("rank", p->rank, p->rank_how).text);
 	}

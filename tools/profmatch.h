@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * profmatch.h - which recordings belong to which Profiler: by the process's pid, else by its rank,
- * else because there is only one of each; and those of its children (a DataLoader's workers) with
- * it. Says what contradicts, and what cannot be decided. No state.
+ * else because there is only one of each; where several processes fit, by the time of the trace;
+ * and those of its children (a DataLoader's workers) with it. Says what contradicts, and what
+ * cannot be decided. No state.
  *
  * A process may have several Profilers (sessions one after the other), and a Profiler several
  * recordings (of one process).
@@ -20,6 +21,7 @@ struct gt_match_who {
 	uint32_t ns_pid, pid, host_pid; /* 0: not known */
 	uint32_t parent;                /* as .pid */
 	int64_t rank;                   /* -1: not known */
+	uint64_t begin_ns, end_ns;      /* Unix time */
 	uint8_t rank_guessed;           /* nothing has told it */
 	uint8_t usable;                 /* 0: it takes no part */
 	char host[64];

@@ -30,7 +30,6 @@
 #define YEAR_2000_NS  (INT64_C(946684800) * 1000000000)
 #define STATUS_EVENTS (1u << 17) /* how often progress is shown */
 #define OWN_PREFIX    "GIL "     /* of names, pids and tids that are ours */
-#define OWN_TID_MIN   8388608u   /* of rows of ours among those of others */
 
 enum key { KEY_OTHER, KEY_PH, KEY_NAME, KEY_PID, KEY_TID, KEY_TS, KEY_DUR, KEY_ARGS };
 
@@ -284,7 +283,8 @@ static int end_metadata(struct reader *r, const struct event *ev)
 	if (ev->has_pid != GOOD)
 		return 0;
 	if ((ev->own == 2 && ev->meta == PROCESS_NAME) ||
-	    (ev->own && ev->meta == THREAD_NAME && ev->has_tid == GOOD && ev->tid >= OWN_TID_MIN))
+	    (ev->own && ev->meta == THREAD_NAME && ev->has_tid == GOOD &&
+	     ev->tid >= GT_PROFTRACE_TIDS))
 		r->t->has_gil = 1;
 	switch (ev->meta) {
 	case PROCESS_NAME:

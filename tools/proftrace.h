@@ -64,6 +64,13 @@ int gt_proftrace_add_pids(struct gt_proftrace *t, const struct gt_proftrace *oth
 /* A pid above PID_MAX_LIMIT that is not in it; `nth` 0, 1, 2 ... for several. */
 uint64_t gt_proftrace_free_pid(const struct gt_proftrace *t, unsigned int nth);
 
+/*
+ * A number from which on rows can be put beside a process's threads: tids are below it, and
+ * GT_PROFTRACE_TIDS from it on are not in use for what is named there.
+ */
+#define GT_PROFTRACE_TIDS 8388608u
+uint32_t gt_proftrace_free_tids(const struct gt_proftrace *t, uint64_t pid);
+
 /* -1: none. */
 int64_t gt_proftrace_sort_index(const struct gt_proftrace *t, uint64_t pid, uint64_t tid);
 

@@ -66,13 +66,16 @@ const char *gt_line_blocker(char buf[GT_LINE_TEXT], const struct gt_summary_proc
 	return buf;
 }
 
-void gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
-		      const struct gt_summary_slice *wait, unsigned int width, int utf8)
+unsigned int gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
+			      const struct gt_summary_slice *wait, unsigned int width, int utf8)
 {
 	uint32_t who = wait->wait.blocker;
 	uint64_t ns = wait->wait.blocker_ns;
 	char text[GT_LINE_TEXT], share[GT_CELLS_NUMBER];
+	unsigned int n;
 
+	if (!wait->ns)
+		return 0;
 	if (!who || wait->wait.nobody_ns > ns) {
 		who = GT_BLOCKER_NOBODY;
 		ns = wait->wait.nobody_ns;
@@ -82,9 +85,10 @@ void gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
 		ns = wait->wait.unknown_ns;
 	}
 	gt_cells_percent(share, ns, wait->ns);
-	fprintf(out, "%s for ", share);
-	if (width > strlen(share) + 5)
-		gt_cells_put(out, gt_line_blocker(text, p, who), width - 5 - strlen(share), utf8);
+	n = (unsigned int)fprintf(out, "%s for ", share);
+	if (width > n)
+		n += gt_cells_put(out, gt_line_blocker(text, p, who), width - n, utf8);
+	return n;
 }
 
 void gt_line_average(char buf[GT_CELLS_NUMBER], const struct gt_summary_process *p)

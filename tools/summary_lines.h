@@ -29,8 +29,8 @@ const char *gt_line_thread(char buf[GT_LINE_TEXT], const struct gt_summary_proce
 const char *gt_line_blocker(char buf[GT_LINE_TEXT], const struct gt_summary_process *p,
 			    uint32_t tid);
 
-/* Prints for whom a wait was, in at most `width` columns. */
-void gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
+/* Prints for whom a wait was, in at most `width` columns; returns how many it took. */
+unsigned int gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
 		      const struct gt_summary_slice *wait, unsigned int width, int utf8);
 
 /* How many threads waited, on average. */

@@ -203,7 +203,11 @@ static void put_bars(const struct page *g)
 	for (size_t i = 0; i < GT_ARRAY_SIZE(p->gils) && shown < 4; i++) {
 		if (!p->gils[i])
 			continue;
-		snprintf(title, sizeof(title), ngils == 1 ? "held" : "held %zu", i);
+		snprintf(title, sizeof(title),
+			 ngils == 1		? "held"
+			 : i == GIL_INDEX_OTHER ? "held rest"
+						: "held %zu",
+			 i);
 		put_bar(g, title, p->gils[i]->bucket_held_ns, 1000);
 		shown++;
 	}
@@ -360,8 +364,9 @@ static void put_pairs(const struct page *g)
 
 /* ---- the longest ---- */
 
-/* What is not known of its ends, in words; more: there are others before them. */
-static void put_open(const struct page *g, const struct gt_summary_slice *s, int more)
+/* What is not known of its ends, in words; `taken` of `width` columns have others before them. */
+static void put_open(const struct page *g, const struct gt_summary_slice *s, unsigned int taken,
+		     unsigned int width)
 {
 	static const struct {
 		uint8_t bit;
@@ -373,17 +378,26 @@ static void put_open(const struct page *g, const struct gt_summary_slice *s, int
 		{GT_OPEN_EXIT, "the thread ended in it"},
 	};
 
+	char text[128] = "";
+	size_t n = 0;
+
 	for (size_t i = 0; i < GT_ARRAY_SIZE(ends); i++)
-		if (s->open & ends[i].bit) {
-			fprintf(g->out, "%s%s", more ? ", " : "", ends[i].text);
-			more = 1;
-		}
+		if (s->open & ends[i].bit)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n ? ", " : "",
+					      ends[i].text);
+	if (!taken || !n)
+		fputs(text, g->out);
+	else if (taken + 2 + n <= width)
+		fprintf(g->out, ", %s", text);
+	else
+		fprintf(g->out, "\n  %*s    %s", (int)g->label, "", text);
 }
 
 static void put_longest(const struct page *g, enum gt_summary_what what)
 {
 	static const char *const forced[] = {"", "given up by itself", "forced to give it up"};
 	const struct gt_summary_longest *l = &g->p->longest[what];
+	const unsigned int width = GT_LINE_WIDTH - 31 - g->label; /* of what is said of it */
 	char text[GT_LINE_TEXT], a[GT_CELLS_NUMBER];
 
 	if (!l->n)
@@ -393,17 +407,17 @@ static void put_longest(const struct page *g, enum gt_summary_what what)
 	for (size_t i = 0; i < l->n; i++) {
 		const struct gt_summary_slice *s = &l->list[i];
 		uint64_t at = s->start_ns > g->p->p.start_ns ? s->start_ns - g->p->p.start_ns : 0;
-		const char *ends_how;
+		unsigned int taken = 0;
 
 		fprintf(g->out, "  ");
 		gt_cells_pad(g->out, gt_line_thread(text, g->p, s->tid), g->label, g->utf8);
 		fprintf(g->out, " %8s %6" PRIu64 ".%06" PRIu64 " s  ", gt_cells_ns(a, s->ns),
 			at / 1000000000, at / 1000 % 1000000);
-		ends_how = what == GT_HOLDS && s->forced < GT_FORCED_KINDS ? forced[s->forced] : "";
-		fputs(ends_how, g->out);
 		if (what == GT_WAITS)
-			gt_line_wait_for(g->out, g->p, s, GT_LINE_WIDTH - 31 - g->label, g->utf8);
-		put_open(g, s, what == GT_WAITS || *ends_how);
+			taken = gt_line_wait_for(g->out, g->p, s, width, g->utf8);
+		else if (s->forced < GT_FORCED_KINDS)
+			taken = (unsigned int)fprintf(g->out, "%s", forced[s->forced]);
+		put_open(g, s, taken, width);
 		fprintf(g->out, "\n");
 	}
 }

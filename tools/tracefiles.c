@@ -170,7 +170,7 @@ static int open_part(struct gt_tracefiles *t)
 	return 0;
 }
 
-/* Ends its text. The last of a trace need not be shut, as its descriptor is not in the way. */
+/* Ends its text and gives its descriptor back; its name it gets with the others. */
 static int close_part(struct gt_tracefiles *t)
 {
 	int err;

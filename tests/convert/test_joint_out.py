@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where joint views go: folders and files that are complete or absent, and nothing of others harmed."""
+import glob
 import json
 import os
 import resource
+import shutil
 import stat
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -89,7 +92,6 @@ class Out(b.Case):
             self.assertEqual(b.read_json(os.path.join(out, os.path.basename(folder), *TRACE)),
                              b.read_json(os.path.join(folder, *TRACE)))
         finally:
-            import shutil
             shutil.rmtree(out, True)
 
     def test_cut(self):
@@ -122,6 +124,12 @@ class Out(b.Case):
                           "trace.json", "trace_view.json"])
         run = self.go("--profiler=prof", "--merge", "-o", "m.json", status=b.LEFT_OUT)
         self.assertIn("3 parts", run.err)
+        # A part whose end is missing is completed, as a whole trace is.
+        os.truncate(os.path.join(inner, "msprof_slice_2_20240101000002.json"), 3000)
+        run = self.go("--profiler=prof", "-o", "out", status=b.LEFT_OUT)
+        self.assertIn("msprof_slice_2", run.err)
+        b.parse(b.read_json(self.path("out", top, "ASCEND_PROFILER_OUTPUT",
+                                      "msprof_slice_2_20240101000002.json")))
 
     def test_rank_of_the_card(self):
         """The Profiler's, else the recording's, else none."""
@@ -208,6 +216,66 @@ class Out(b.Case):
                 self.assertIn("cannot be written", run.err)
                 self.assertFalse(os.path.exists(self.path(to)), self.tree())
 
+    def test_full_disk_keeps_the_earlier_one(self):
+        """The trace has to be copied, which fails after the events have been written."""
+        self.recording()
+        folder = self.profiler()
+        trace = os.path.join(folder, *TRACE)
+        os.chmod(trace, 0o666)
+        self.go("--profiler=prof", "-o", "out")
+        before = {n: b.read_json(self.path("out", n)) for n in self.tree(self.path("out"))}
+        run = self.go("--profiler=prof", "-o", "out", status=b.FAILED, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (20000, 20000)))
+        self.assertRegex(run.err, "trace_view.json: cannot be written: File too large")
+        self.assertEqual(before, {n: b.read_json(self.path("out", n)) for n in self.tree(self.path("out"))})
+
+    def test_link_of_a_killed_run(self):
+        self.recording()
+        name = os.path.basename(self.profiler())
+        self.go("--profiler=prof", "-o", "out")
+        inner = self.path("out", name, "ASCEND_PROFILER_OUTPUT")
+        for i in range(5):
+            open(os.path.join(inner, ".gil2trace-link-%d.tmp" % i), "w").close()
+        self.run_it("r.gil", "--profiler=prof", "-o", "out")
+        self.assertTrue(os.path.samefile(os.path.join(inner, "trace_view.json"),
+                                         self.path("prof", name, *TRACE)))
+
+    def test_in_a_profilers_folder(self):
+        """Nothing is ever written there: Insight would import it with the rest."""
+        self.recording()
+        folder = self.profiler()
+        os.symlink(folder, self.path("link"))
+        before = self.tree(folder)
+        for out in (folder, folder + "/", folder + "/new", folder + "/new/", folder + "/new.json",
+                    folder + "/ASCEND_PROFILER_OUTPUT/x", "link/new", "link/../" + os.path.basename(folder)):
+            for options in ([], ["--merge"]):
+                with self.subTest(out, options=options):
+                    run = self.go("--profiler=prof", "-o", out, *options, status=b.FAILED)
+                    self.assertIn("Profiler's own folder", run.err)
+                    self.assertEqual(self.tree(folder), before)
+                    self.assertFalse(os.path.exists(os.path.join(folder, "new")))
+        # Beside it, there may be what is ours, and it is no Profiler's.
+        for i in range(2):
+            self.go("--profiler=prof", "-o", "prof/joint")
+            self.go("--profiler=prof", "-o", "prof/merged", "--merge")
+        run = self.go("--profiler=prof/joint", "-o", "out", status=b.FAILED)
+        self.assertIn("joint views", run.err)
+
+    def test_two_of_one_stem(self):
+        """Merged, they lose their suffix; laid out, a trace alone gets one: none replaces another."""
+        self.recording()
+        self.recording("s.gil", pid=7100, rank=1)
+        self.recording("t.gil", pid=7200, rank=2)
+        self.profiler("a", name="x_ascend_pt")
+        self.profiler("b", pid=7100, rank=1, kind="ms", name="x_ascend_ms")
+        os.rename(os.path.join(self.profiler("c", pid=7200, rank=2), *TRACE), self.path("x.json"))
+        args = ["--profiler=a", "--profiler=b", "--profiler=x.json"]
+        for options, names in (["--merge"], ["x.json", "x_2.json", "x_3.json"]), (
+                [], ["x_2_ascend_ms", "x_3_ascend_pt", "x_ascend_pt"]):
+            out = "out%d/" % len(options)
+            self.go(*args, "-o", out, *options, inputs=("r.gil", "s.gil", "t.gil"))
+            self.assertEqual(sorted(os.listdir(self.path(out))), names)
+
     def test_two_of_one_name(self):
         self.recording()
         self.profiler("a")
@@ -227,12 +295,105 @@ class Out(b.Case):
             run = self.go("--profiler=prof", "--merge", "-o", target, status=b.FAILED)
             self.assertIn("Profiler", run.err)
             self.assertEqual(b.read_json(target), before)
+        os.link(os.path.join(folder, *TRACE), self.path("hard.json"))
+        run = self.go("--profiler=prof", "--merge", "-o", "hard.json", status=b.FAILED)
+        self.assertIn("is the Profiler's trace", run.err)
         self.go("--profiler=prof", "--merge", "-o", "r.gil", status=b.FAILED)
         self.assertIsNone(gilfile.read(self.path("r.gil")).problem)
         self.go("--profiler=prof", "--merge", "-o", "m.json")
         self.go("--profiler=prof", "--merge", "-o", "m.json")
         run = self.go("--profiler=m.json", "--merge", "-o", "n.json", status=b.FAILED)
         self.assertIn("m.json", run.err, "the GIL is in it already")
+
+    # ---- what is wrong with a trace ----
+
+    def test_flaws_are_said(self):
+        """Viewers may refuse them, or show them at 1970."""
+        self.recording()
+        trace = os.path.join(self.profiler(), *TRACE)
+        good = b.read_json(trace)
+        for text, said in ((b'{"ph":"X","name":"\xff"},', "UTF-8"), (b'{"ph":"X","ts":NaN},', "NaN"),
+                           (b'7,', "no events"), (b'{"ph":"X","ts":"0","dur":1},', "1970")):
+            with self.subTest(said):
+                with open(trace, "wb") as f:
+                    f.write(good[:1] + text + good[1:])
+                self.assertRegex(self.go("--profiler=prof", "-o", "out").err, "warning: .*" + said)
+        with open(trace, "wb") as f:
+            f.write(good)
+        self.assertNotIn("warning", self.go("--profiler=prof", "-o", "out").err)
+
+    def test_one_early_event(self):
+        """It must not make the recording's place a matter of RAW in 1970."""
+        self.recording()
+        folder = self.profiler()
+        trace = os.path.join(folder, *TRACE)
+        for info in glob.glob(os.path.join(folder, "PROF_*")):
+            shutil.rmtree(info)
+        text = b.read_json(trace)
+        with open(trace, "wb") as f:
+            f.write(text[:1] + b'{"ph":"X","name":"early","pid":7000,"tid":7000,"ts":"0.5","dur":1},' + text[1:])
+        self.go("--profiler=prof", "-o", "out")
+        found = b.slices(b.parse(b.read_json(self.path("out", os.path.basename(folder), *OURS))))
+        self.assertLess(abs(min(s.begin for s in found) - UNIX - MS), 10 * b.US)
+
+    def test_while_it_is_written(self):
+        """What changes is no trace yet: found out before or while it is copied."""
+        self.recording()
+        folder = self.profiler()
+        trace = os.path.join(folder, *TRACE)
+        text = b.read_json(trace)
+        with open(trace, "wb") as f:
+            f.write(text + b" " * (8 << 20))
+        # A pipe as output holds it up in the middle.
+        os.mkfifo(self.path("pipe.json"))
+        out, reader = [], None
+
+        def read():
+            with open(self.path("pipe.json"), "rb") as f:
+                out.append(f.read(1))
+                with open(trace, "ab") as g:
+                    g.write(b" ")
+                f.read()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        run = self.run_it("r.gil", "--profiler=prof", "--merge", "-o", "pipe.json", status=b.FAILED)
+        reader.join()
+        self.assertIn("it has changed while it was read", run.err)
+        self.assertNotIn("Stale", run.err)
+
+    def test_base_within_the_recording(self):
+        """No time before it can be written."""
+        self.recording(more=100)
+        base = UNIX + 900 * MS + 101 * b.US
+        p = Profiler(7000, 0, base + 10 * b.US, UNIX + 950 * MS)
+        p.trace(self.path("a.pt.trace.json"), p.kineto(base))
+        for options, pid in ([], None), (["--lanes=inline"], 7000):
+            run = self.go("--profiler=a.pt.trace.json", "-o", "out.json", *options)
+            self.assertIn("baseTimeNanoseconds", run.err)
+            self.assertRegex(run.err, r"left out by the filters: .*[1-9] ")
+            found = b.slices(b.parse(b.read_json(self.path("out.json")))["traceEvents"])
+            for tid in {s.tid for s in found}:
+                begins = [s.begin for s in found if s.tid == tid and s.name == "hold_gil"]
+                self.assertEqual(len(begins), len(set(begins)))
+            self.assertEqual(max(s.end for s in found if s.name == "hold_gil"), 99 * b.US)
+            self.assertEqual(len([s for s in found if s.name == "hold_gil"]), 50)
+
+    def test_rows_in_use(self):
+        """The trace has a thread where ours would go."""
+        self.recording()
+        folder = self.profiler()
+        trace = os.path.join(folder, *TRACE)
+        events = json.loads(b.read_json(trace).decode())
+        for tid in (8388608 + 7000, 3 * 8388608 - 1):
+            events.append({"ph": "M", "name": "thread_name", "pid": 7000, "tid": tid, "args": {"name": "x"}})
+        with open(trace, "w") as f:
+            json.dump(events, f)
+        self.go("--profiler=prof", "--lanes=inline", "--merge", "-o", "m.json")
+        merged = b.parse(b.read_json(self.path("m.json")))
+        self.assertEqual({s.tid for s in b.slices(merged)}, {3 * 8388608 + 7000, 3 * 8388608 + 7001})
+        run = self.go("--profiler=m.json", "--merge", "-o", "n.json", status=b.FAILED)
+        self.assertIn("GIL rows", run.err)
 
     # ---- which form ----
 
@@ -298,6 +459,19 @@ class Out(b.Case):
         name = os.path.basename(self.profiler())
         self.go("--profiler=prof", "-o", "out", inputs=("child.gil", "r.gil"))
         self.assertEqual(len(self.lanes("out", name, *OURS)), 2)
+
+    def test_two_runs(self):
+        """In a container all of them have one pid: the time tells."""
+        self.recording("a.gil", process_start_ticks="1")
+        self.recording("b.gil", later=60 * S, process_start_ticks="2")
+        names = ["w_7000_2024010100%d000000_ascend_pt" % i for i in range(2)]
+        self.profiler(name=names[0])
+        p = Profiler(7000, 0, UNIX + 60 * S + 200 * MS, UNIX + 60 * S + 700 * MS)
+        p.torch_npu(self.path("prof"), raw_offset=UNIX - MONO + 5 * MS, name=names[1])
+        self.go("--profiler=prof", "-o", "out", inputs=("b.gil", "a.gil"))
+        for i, name in enumerate(names):
+            found = b.slices(b.parse(b.read_json(self.path("out", name, *OURS))))
+            self.assertEqual(min(s.begin for s in found), UNIX + 60 * S * i + MS)
 
     def test_sessions(self):
         """Two of one process, one of which the recording has missed."""

@@ -11,7 +11,9 @@
 #include "proffix.h"
 #include "profmatch.h"
 
-#define MAX 4
+#define MAX  4
+#define S    1000000000ull
+#define UNIX (1736405443 * S)
 
 static struct gt_match_who who[MAX];
 static struct gt_profiler list[MAX];
@@ -147,6 +149,37 @@ static void ambiguous(void **state)
 	expect("n|n", 3);
 }
 
+/* Two runs in a container, with one pid and rank: the time tells. */
+static void two_runs(void **state)
+{
+	(void)state;
+	recording_of(7, 7, 1007, 0);
+	recording_of(7, 7, 2007, 0);
+	profiler_of(7, 0);
+	profiler_of(7, 0);
+	for (int i = 0; i < 2; i++) {
+		who[1 - i].begin_ns = UNIX + 60 * S * (uint64_t)i;
+		who[1 - i].end_ns = who[1 - i].begin_ns + 20 * S;
+		list[i].facts.begin_ns = (int64_t)(UNIX + 60 * S * (uint64_t)i + 5 * S);
+		list[i].facts.end_ns = list[i].facts.begin_ns + (int64_t)S;
+	}
+	expect("np|pn", 0);
+	for (int i = 0; i < 2; i++)
+		list[i].pid = -1; /* by the rank, as well */
+	expect("nr|rn", 0);
+	/* One right after the other: both are near. And none is. */
+	who[0].begin_ns = who[1].end_ns + 1;
+	list[1].facts.begin_ns = list[1].facts.end_ns = (int64_t)who[1].end_ns;
+	expect("nn|rn", 2);
+	for (int i = 0; i < 2; i++)
+		list[i].facts.begin_ns = list[i].facts.end_ns = (int64_t)(UNIX + 3600 * S);
+	expect("nn|nn", 4);
+	/* Times that are no Unix times tell nothing. */
+	list[0].facts.relative = list[1].facts.relative = 1;
+	list[0].facts.begin_ns = list[0].facts.end_ns = (int64_t)who[1].begin_ns;
+	expect("nn|nn", 4);
+}
+
 /* Two captures of one process, and two sessions of it. */
 static void several_of_one(void **state)
 {
@@ -260,6 +293,7 @@ int main(void)
 		T(by_rank),
 		T(pid_before_rank),
 		T(ambiguous),
+		T(two_runs),
 		T(several_of_one),
 		T(children),
 		T(the_only_one),

@@ -457,7 +457,9 @@ static void test_refused(void **state)
 		 "no whole number that fits"},
 		{"{\"baseTimeNanoseconds\":1,\"traceEvents\":[],\"baseTimeNanoseconds\":2}",
 		 "two different"},
-		{"{\"baseTimeNanoseconds\":9223372036854775807,\"traceEvents\":"
+		{"{\"baseTimeNanoseconds\":4611686018427387904,\"traceEvents\":[]}",
+		 "no whole number that fits"},
+		{"{\"baseTimeNanoseconds\":4611686018427387903,\"traceEvents\":"
 		 "[{\"ph\":\"i\",\"ts\":1}]}",
 		 "later than can be counted"},
 	};

@@ -300,6 +300,66 @@ static void open_ends(void **unused)
 	gt_summary_free(f.s);
 }
 
+/* However long the names are, and however much there is to say of a wait. */
+static void open_ends_of_long_names(void **unused)
+{
+	const struct gt_span cut = {.kind = GT_SPAN_TAKE,
+				    .tid = 1,
+				    .start_ns = MS,
+				    .end_ns = 3 * MS,
+				    .open = GT_OPEN_START | GT_OPEN_EXIT,
+				    .wait = {.held_ns = 2 * MS, .blocker = 2, .blocker_ns = 2 * MS}};
+	gt_autofree char *text = NULL;
+	struct gt_span none = cut;
+	struct feed f;
+
+	(void)unused;
+	in_locale("C");
+	none.start_ns = none.end_ns = 4 * MS;
+	none.wait = (struct gt_wait){0};
+	feed_open(&f);
+	feed_process(&f, 1, -1, "p", 10 * MS);
+	feed_span(&f, cut);
+	feed_span(&f, none);
+	feed_thread(&f, 1, "a thread with a name as long as there are any", 3 * MS, 0);
+	feed_thread(&f, 2, "another thread with a name as long as there are any", 9 * MS, 0);
+	feed_end(&f, (struct gt_sink_end){.threads = 2});
+	feed_finish(&f);
+	text = feed_text(f.s, 0);
+	check_lines(text);
+	assert_has(text, "s  100.0% for another thread with a name as~\n"
+			 "                                  began before the recording, the thread ended "
+			 "in it\n");
+	assert_has(text, "   0 ns      0.004000 s  began before the recording, the thread ended in "
+			 "it\n");
+	gt_summary_free(f.s);
+}
+
+/* Several are behind the last index. */
+static void gils_not_told_apart(void **unused)
+{
+	gt_autofree char *text = NULL;
+	struct feed f;
+
+	(void)unused;
+	in_locale("C");
+	feed_open(&f);
+	feed_process(&f, 1, -1, "p", 60 * MS);
+	feed_span(&f, (struct gt_span){.kind = GT_SPAN_HOLD, .tid = 1, .gil = 3, .end_ns = 30 * MS});
+	feed_span(&f, (struct gt_span){.kind = GT_SPAN_HOLD,
+				       .tid = 2,
+				       .gil = GIL_INDEX_OTHER,
+				       .end_ns = 60 * MS});
+	feed_end(&f, (struct gt_sink_end){.threads = 2});
+	feed_finish(&f);
+	text = feed_text(f.s, 0);
+	check_lines(text);
+	assert_has(text, "\n  held 3   |999");
+	assert_has(text, "\n  held rest|999");
+	assert_has(text, "\n  GILs beyond those told apart, together: held 100.0% of the time");
+	gt_summary_free(f.s);
+}
+
 static void feed_ranks(struct feed *f, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -442,7 +502,8 @@ int main(void)
 		cmocka_unit_test(many_threads),  cmocka_unit_test(open_ends),
 		cmocka_unit_test(ranks),         cmocka_unit_test(many_processes),
 		cmocka_unit_test(hostile_names), cmocka_unit_test(two_of_one_pid),
-		cmocka_unit_test(full_disk),
+		cmocka_unit_test(full_disk),     cmocka_unit_test(open_ends_of_long_names),
+		cmocka_unit_test(gils_not_told_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

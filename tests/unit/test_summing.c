@@ -8,6 +8,7 @@
 
 #include "gilfile_write.h"
 #include "log.h"
+#include "summary.h"
 #include "summing.h"
 
 #include <fcntl.h>
@@ -308,6 +309,64 @@ static void an_earlier_one_does_not(void **unused)
 	gt_summing_free(s);
 }
 
+/* ---- a child that somebody's file has taken over ---- */
+
+/* Seen by both; NULL: the child does what it should. */
+static struct {
+	int wrote;   /* one of the recordings */
+	int is_mute; /* it has closed its pipe, and goes on */
+} * evil;
+
+int __real_gt_summary_text(const struct gt_summary *s, FILE *out, int brief);
+int __wrap_gt_summary_text(const struct gt_summary *s, FILE *out, int brief);
+
+/* The child's last step; the descriptor of the first recording is 4. */
+int __wrap_gt_summary_text(const struct gt_summary *s, FILE *out, int brief)
+{
+	if (!evil)
+		return __real_gt_summary_text(s, out, brief);
+	evil->wrote = !ftruncate(4, 0) || write(4, "", 1) >= 0 ||
+		      mmap(NULL, 1, PROT_WRITE, MAP_SHARED, 4, 0) != MAP_FAILED;
+	close(3);
+	__atomic_store_n(&evil->is_mute, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+static void *send_once_mute(void *unused)
+{
+	(void)unused;
+	while (!__atomic_load_n(&evil->is_mute, __ATOMIC_ACQUIRE))
+		usleep(500);
+	kill(getpid(), SIGINT);
+	return NULL;
+}
+
+/* It can neither harm the recordings nor keep us waiting. */
+static void a_child_gone_bad(void **unused)
+{
+	int stop_fd = open_stop_fd();
+	struct gt_summing *s;
+	pthread_t thread;
+
+	(void)unused;
+	evil = mmap(NULL, sizeof(*evil), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(evil != MAP_FAILED);
+	assert_int_equal(gt_summing_new(&s), 0);
+	add(s, recording(900, 20), 60);
+	assert_int_equal(pthread_create(&thread, NULL, send_once_mute, NULL), 0);
+	print(s, stop_fd);
+	pthread_join(thread, NULL);
+	close(stop_fd);
+	assert_false(evil->wrote);
+	assert_has(logged, "the summary is skipped");
+	assert_string_equal(shown, "");
+	forget();
+	gt_summing_free(s);
+	munmap(evil, sizeof(*evil));
+	evil = NULL;
+}
+
 static int make_dir(void **unused)
 {
 	(void)unused;
@@ -338,6 +397,7 @@ int main(void)
 		cmocka_unit_test(ctrl_c_skips_it),
 		cmocka_unit_test(other_signals_do_not),
 		cmocka_unit_test(an_earlier_one_does_not),
+		cmocka_unit_test(a_child_gone_bad),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -7,11 +7,11 @@
 /* Makes the canvas as sharp as the display; returns whether its size has changed. */
 function fitCanvas(canvas, width, height) {
 	const dpr = Math.min(window.devicePixelRatio || 1, 3);
-	const w = Math.max(1, Math.round(width * dpr)), h = Math.max(1, Math.round(height * dpr));
+	const w = Math.max(1, Math.round(width * dpr));
+	const h = Math.max(1, Math.round(height * dpr));
 
 	canvas.dpr = dpr;
-	if (canvas.width === w && canvas.height === h)
-		return false;
+	if (canvas.width === w && canvas.height === h) return false;
 	canvas.width = w;
 	canvas.height = h;
 	canvas.style.width = width + "px";
@@ -23,9 +23,16 @@ const LITTLE = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 
 /* #rrggbb as one pixel of an ImageData. */
 function pixel(hex) {
-	const v = parseInt(hex.slice(1), 16), r = v >> 16, g = v >> 8 & 255, b = v & 255;
+	const v = parseInt(hex.slice(1), 16);
+	const r = v >> 16;
+	const g = (v >> 8) & 255;
+	const b = v & 255;
 
-	return (LITTLE ? 255 << 24 | b << 16 | g << 8 | r : r << 24 | g << 16 | b << 8 | 255) >>> 0;
+	return (
+		(LITTLE
+			? (255 << 24) | (b << 16) | (g << 8) | r
+			: (r << 24) | (g << 16) | (b << 8) | 255) >>> 0
+	);
 }
 
 /* Two pixels mixed: part 0 is the first, 1 the second. */
@@ -33,16 +40,37 @@ function mix(a, b, part) {
 	let out = 0;
 
 	for (let shift = 0; shift < 32; shift += 8) {
-		const x = a >>> shift & 255, y = b >>> shift & 255;
+		const x = (a >>> shift) & 255;
+		const y = (b >>> shift) & 255;
 
 		out |= Math.round(x + (y - x) * part) << shift;
 	}
 	return out >>> 0;
 }
 
-const COLOUR_NAMES = ["surface", "row", "row-active", "process", "line", "grid", "text", "muted", "hold",
-	"hold-edge", "hold-text", "wait", "wait-line", "wait-text", "drop", "gap", "gap-line", "outside", "strip",
-	"accent", "bad"];
+const COLOUR_NAMES = [
+	"surface",
+	"row",
+	"row-active",
+	"process",
+	"line",
+	"grid",
+	"text",
+	"muted",
+	"hold",
+	"hold-edge",
+	"hold-text",
+	"wait",
+	"wait-line",
+	"wait-text",
+	"drop",
+	"gap",
+	"gap-line",
+	"outside",
+	"strip",
+	"accent",
+	"bad",
+];
 
 /* The colours of the present theme, as text (css) and as pixels. */
 function readColours() {
@@ -61,9 +89,7 @@ function readColours() {
 function niceStep(least) {
 	const power = 10 ** Math.floor(Math.log10(least));
 
-	for (const factor of [1, 2, 5])
-		if (power * factor >= least * 0.999999)
-			return power * factor;
+	for (const factor of [1, 2, 5]) if (power * factor >= least * 0.999999) return power * factor;
 	return power * 10;
 }
 
@@ -114,30 +140,28 @@ class Raster {
 		x1 = Math.min(this.width, x1);
 		y0 = Math.max(0, y0);
 		y1 = Math.min(this.height, y1);
-		const n = x1 - x0, from = this.hatchLine(ground, line);
+		const n = x1 - x0;
+		const from = this.hatchLine(ground, line);
 
-		if (n <= 0)
-			return;
+		if (n <= 0) return;
 		for (let y = y0; y < y1; y++) {
-			const phase = (x0 + y + this.slip) % this.period, at = y * this.width + x0;
+			const phase = (x0 + y + this.slip) % this.period;
+			const at = y * this.width + x0;
 
-			if (n > 24)
-				this.pixels.set(from.subarray(phase, phase + n), at);
-			else
-				for (let k = 0; k < n; k++)
-					this.pixels[at + k] = from[phase + k];
+			if (n > 24) this.pixels.set(from.subarray(phase, phase + n), at);
+			else for (let k = 0; k < n; k++) this.pixels[at + k] = from[phase + k];
 		}
 	}
 
 	/* Fades the part from `x` on for `length` pixels (to the left if negative) into `colour`. */
 	fade(x, length, y0, y1, colour) {
-		const n = Math.abs(length), dir = length < 0 ? -1 : 1;
+		const n = Math.abs(length);
+		const dir = length < 0 ? -1 : 1;
 
 		for (let k = 0; k < n; k++) {
 			const at = x + dir * k;
 
-			if (at < 0 || at >= this.width)
-				continue;
+			if (at < 0 || at >= this.width) continue;
 			for (let y = Math.max(0, y0); y < Math.min(this.height, y1); y++) {
 				const i = y * this.width + at;
 

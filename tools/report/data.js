@@ -5,20 +5,30 @@
  * from the base, exact in a double for 104 days.
  */
 
-const TAKE = 0, HOLD = 1, DROP = 2;
-const FORCED_NO = 1, FORCED_YES = 2;
-const F_FORCED = 2, F_ACQUIRED = 1 << 4, F_DROP = 1 << 5, F_OPEN = 1 << 6, F_GIL = 1 << 7;
-const OPEN_START = 1, OPEN_LOST = 2, OPEN_END = 4, OPEN_UNKNOWN = 8, OPEN_EXIT = 16, OPEN_FINALIZING = 32;
+const TAKE = 0;
+const HOLD = 1;
+const DROP = 2;
+const FORCED_NO = 1;
+const FORCED_YES = 2;
+const F_FORCED = 2;
+const F_ACQUIRED = 1 << 4;
+const F_DROP = 1 << 5;
+const F_OPEN = 1 << 6;
+const F_GIL = 1 << 7;
+const OPEN_START = 1;
+const OPEN_LOST = 2;
+const OPEN_END = 4;
+const OPEN_UNKNOWN = 8;
+const OPEN_EXIT = 16;
+const OPEN_FINALIZING = 32;
 const NOT_DRAWN = -2; /* a blocker without a row */
 
 function fromBase64(text) {
-	if (Uint8Array.fromBase64)
-		return Uint8Array.fromBase64(text);
+	if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
 	const raw = atob(text.replace(/\s+/g, ""));
 	const bytes = new Uint8Array(raw.length);
 
-	for (let i = 0; i < raw.length; i++)
-		bytes[i] = raw.charCodeAt(i);
+	for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
 	return bytes;
 }
 
@@ -40,18 +50,27 @@ async function readJson(id) {
 /* All slices or cells, with sums up to each: sums[kind][i] is that of all before the i-th. */
 function makeSlices(n) {
 	return {
-		n, start: new Float64Array(n), len: new Float64Array(n), flags: new Uint8Array(n),
-		open: new Uint8Array(n), gil: new Uint8Array(n),
-		blocker: new Int32Array(n), blockerNs: new Float64Array(n),
-		nobody: new Float64Array(n), unknown: new Float64Array(n),
+		n,
+		start: new Float64Array(n),
+		len: new Float64Array(n),
+		flags: new Uint8Array(n),
+		open: new Uint8Array(n),
+		gil: new Uint8Array(n),
+		blocker: new Int32Array(n),
+		blockerNs: new Float64Array(n),
+		nobody: new Float64Array(n),
+		unknown: new Float64Array(n),
 		sums: [0, 1, 2].map(() => new Float64Array(n + 1)),
 	};
 }
 
 function makeCells(n) {
 	return {
-		n, start: new Float64Array(n), ns: [0, 1, 2].map(() => new Float64Array(n)),
-		count: [0, 1, 2].map(() => new Float64Array(n)), forced: new Float64Array(n),
+		n,
+		start: new Float64Array(n),
+		ns: [0, 1, 2].map(() => new Float64Array(n)),
+		count: [0, 1, 2].map(() => new Float64Array(n)),
+		forced: new Float64Array(n),
 		longest: [0, 1].map(() => new Float64Array(n)),
 		sums: [0, 1, 2].map(() => new Float64Array(n + 1)),
 	};
@@ -66,7 +85,9 @@ class Reader {
 
 	varint() {
 		const bytes = this.bytes;
-		let b = bytes[this.at++], value = b & 127, scale = 128;
+		let b = bytes[this.at++];
+		let value = b & 127;
+		let scale = 128;
 
 		while (b > 127) {
 			b = bytes[this.at++];
@@ -78,38 +99,34 @@ class Reader {
 }
 
 function readSliceColumns(r, s, i0, i1) {
-	for (let i = i0; i < i1; i++)
-		s.flags[i] = r.bytes[r.at++];
+	for (let i = i0; i < i1; i++) s.flags[i] = r.bytes[r.at++];
 	let end = 0;
-	for (let i = i0; i < i1; i++)
-		s.start[i] = r.varint();
+	for (let i = i0; i < i1; i++) s.start[i] = r.varint();
 	for (let i = i0; i < i1; i++) {
 		s.len[i] = r.varint();
 		s.start[i] += end;
 		end = s.start[i] + s.len[i];
 	}
-	for (let i = i0; i < i1; i++)
-		if (s.flags[i] & F_OPEN)
-			s.open[i] = r.bytes[r.at++];
-	for (let i = i0; i < i1; i++)
-		if (s.flags[i] & F_GIL)
-			s.gil[i] = r.bytes[r.at++];
+	for (let i = i0; i < i1; i++) if (s.flags[i] & F_OPEN) s.open[i] = r.bytes[r.at++];
+	for (let i = i0; i < i1; i++) if (s.flags[i] & F_GIL) s.gil[i] = r.bytes[r.at++];
 }
 
 /* `rows`: first row of the process, and how many it has. */
 function readBlame(r, s, i0, i1, rows) {
 	const takes = fn => {
-		for (let i = i0; i < i1; i++)
-			if ((s.flags[i] & 3) === TAKE)
-				fn(i);
+		for (let i = i0; i < i1; i++) if ((s.flags[i] & 3) === TAKE) fn(i);
 	};
 
 	takes(i => {
 		const blocker = r.varint();
 		s.blocker[i] = blocker === 0 ? -1 : blocker > rows.n ? NOT_DRAWN : rows.first + blocker - 1;
 	});
-	takes(i => { s.unknown[i] = r.varint(); });
-	takes(i => { s.nobody[i] = r.varint(); });
+	takes(i => {
+		s.unknown[i] = r.varint();
+	});
+	takes(i => {
+		s.nobody[i] = r.varint();
+	});
 	takes(i => {
 		if (s.blocker[i] !== -1)
 			s.blockerNs[i] = s.len[i] - s.unknown[i] - s.nobody[i] - r.varint();
@@ -118,8 +135,7 @@ function readBlame(r, s, i0, i1, rows) {
 
 function readCellColumns(r, c, j0, j1, width, base) {
 	const column = array => {
-		for (let j = j0; j < j1; j++)
-			array[j] = r.varint();
+		for (let j = j0; j < j1; j++) array[j] = r.varint();
 	};
 	const before = j0 < j1 ? Number(BigInt(base) % BigInt(width)) : 0;
 	let index = 0;
@@ -141,20 +157,18 @@ function addUp(model) {
 		for (let k = 0; k < 3; k++)
 			s.sums[k][i + 1] = s.sums[k][i] + ((s.flags[i] & 3) === k ? s.len[i] : 0);
 	for (let j = 0; j < c.n; j++)
-		for (let k = 0; k < 3; k++)
-			c.sums[k][j + 1] = c.sums[k][j] + c.ns[k][j];
+		for (let k = 0; k < 3; k++) c.sums[k][j + 1] = c.sums[k][j] + c.ns[k][j];
 	for (const row of model.rows) {
-		row.ns = [0, 1, 2].map(k => s.sums[k][row.i1] - s.sums[k][row.i0] +
-			c.sums[k][row.j1] - c.sums[k][row.j0]);
+		row.ns = [0, 1, 2].map(
+			k => s.sums[k][row.i1] - s.sums[k][row.i0] + c.sums[k][row.j1] - c.sums[k][row.j0],
+		);
 		row.count = [0, 0, 0];
 		for (let i = row.i0; i < row.i1; i++) {
 			row.count[s.flags[i] & 3]++;
-			if (s.flags[i] & F_DROP)
-				row.count[DROP]++;
+			if (s.flags[i] & F_DROP) row.count[DROP]++;
 		}
 		for (let k = 0; k < 3; k++)
-			for (let j = row.j0; j < row.j1; j++)
-				row.count[k] += c.count[k][j];
+			for (let j = row.j0; j < row.j1; j++) row.count[k] += c.count[k][j];
 	}
 }
 
@@ -167,24 +181,44 @@ function processName(p) {
 
 function makeModel(meta, summary, bytes) {
 	const model = {
-		meta, summary, base: meta.base, end: Math.max(meta.end, 1), processes: [], rows: [],
-		slices: makeSlices(meta.slices), cells: makeCells(meta.cells), gridMax: 0,
+		meta,
+		summary,
+		base: meta.base,
+		end: Math.max(meta.end, 1),
+		processes: [],
+		rows: [],
+		slices: makeSlices(meta.slices),
+		cells: makeCells(meta.cells),
+		gridMax: 0,
 	};
 	const r = new Reader(bytes);
-	let i = 0, j = 0;
+	let i = 0;
+	let j = 0;
 
 	meta.processes.forEach((p, number) => {
 		const process = Object.assign({}, p, {
-			number, title: processName(p), open: true, rows: [], gaps: [], gap_count: p.gaps,
+			number,
+			title: processName(p),
+			open: true,
+			rows: [],
+			gaps: [],
+			gap_count: p.gaps,
 		});
 		const rows = { first: model.rows.length, n: p.rows.length };
 
 		for (const told of p.rows) {
-			const nSlices = r.varint(), nCells = r.varint(), log2 = r.varint();
+			const nSlices = r.varint();
+			const nCells = r.varint();
+			const log2 = r.varint();
 			const width = nCells ? 2 ** log2 : 0;
 			const row = Object.assign({}, told, {
-				process, index: model.rows.length, width,
-				i0: i, i1: i + nSlices, j0: j, j1: j + nCells,
+				process,
+				index: model.rows.length,
+				width,
+				i0: i,
+				i1: i + nSlices,
+				j0: j,
+				j1: j + nCells,
 				title: told.label ? clean(told.label) : "thread " + told.tid,
 			});
 
@@ -201,10 +235,8 @@ function makeModel(meta, summary, bytes) {
 		}
 		model.processes.push(process);
 	});
-	if (r.at !== bytes.length)
-		throw new Error("the page's data are damaged");
-	for (const gap of meta.losses)
-		model.processes[gap.process].gaps.push(gap);
+	if (r.at !== bytes.length) throw new Error("the page's data are damaged");
+	for (const gap of meta.losses) model.processes[gap.process].gaps.push(gap);
 	model.processes.sort((a, b) => a.order - b.order);
 	addUp(model);
 	return model;
@@ -212,7 +244,10 @@ function makeModel(meta, summary, bytes) {
 
 async function readModel() {
 	const [meta, summary, bytes] = await Promise.all([
-		readJson("gt-meta"), readJson("gt-summary"), readBlob("gt-slices")]);
+		readJson("gt-meta"),
+		readJson("gt-summary"),
+		readBlob("gt-slices"),
+	]);
 
 	return makeModel(meta, summary, bytes);
 }

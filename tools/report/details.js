@@ -10,16 +10,11 @@ const GIL_OTHER = 255; /* several, which are not told apart */
 function openWords(open) {
 	const words = [];
 
-	if (open & OPEN_START)
-		words.push("began before the recording");
-	if (open & OPEN_LOST)
-		words.push("cut at a gap of lost events");
-	if (open & OPEN_END)
-		words.push("lasted beyond the recording");
-	if (open & OPEN_UNKNOWN)
-		words.push("its end was missed: the length is not known");
-	if (open & OPEN_EXIT)
-		words.push("the thread ended in it");
+	if (open & OPEN_START) words.push("began before the recording");
+	if (open & OPEN_LOST) words.push("cut at a gap of lost events");
+	if (open & OPEN_END) words.push("lasted beyond the recording");
+	if (open & OPEN_UNKNOWN) words.push("its end was missed: the length is not known");
+	if (open & OPEN_EXIT) words.push("the thread ended in it");
 	if (open & OPEN_FINALIZING)
 		words.push("the interpreter was ending: this is no wait for somebody");
 	return words.join("; ");
@@ -31,21 +26,34 @@ function rowTitle(index) {
 
 /* The facts of a slice, as pairs of words. */
 function sliceFacts(row, i) {
-	const s = view.model.slices, kind = s.flags[i] & 3, forced = s.flags[i] >> F_FORCED & 3;
-	const facts = [["length", fmtExact(s.len[i])], ["from", fmtTime(s.start[i])], ["to", fmtTime(s.start[i] + s.len[i])]];
+	const s = view.model.slices;
+	const kind = s.flags[i] & 3;
+	const forced = (s.flags[i] >> F_FORCED) & 3;
+	const facts = [
+		["length", fmtExact(s.len[i])],
+		["from", fmtTime(s.start[i])],
+		["to", fmtTime(s.start[i] + s.len[i])],
+	];
 
 	if (forced)
-		facts.push(["release", forced === FORCED_YES ? "forced: another thread asked for the GIL" : "voluntary"]);
+		facts.push([
+			"release",
+			forced === FORCED_YES ? "forced: another thread asked for the GIL" : "voluntary",
+		]);
 	if (kind === TAKE && s.len[i] > 0) {
 		if (s.blocker[i] !== -1)
-			facts.push(["blocker", rowTitle(s.blocker[i]) + ", " + fmtPct(share(s.blockerNs[i], s.len[i])) + " of it"]);
-		if (!(s.flags[i] & F_ACQUIRED) && !s.open[i])
-			facts.push(["ended", "without the GIL"]);
+			facts.push([
+				"blocker",
+				rowTitle(s.blocker[i]) + ", " + fmtPct(share(s.blockerNs[i], s.len[i])) + " of it",
+			]);
+		if (!(s.flags[i] & F_ACQUIRED) && !s.open[i]) facts.push(["ended", "without the GIL"]);
 	}
 	if (s.gil[i] || row.process.gils > 1)
-		facts.push(["GIL", s.gil[i] === GIL_OTHER ? "one of those that are not told apart" : String(s.gil[i])]);
-	if (s.open[i])
-		facts.push(["open", openWords(s.open[i])]);
+		facts.push([
+			"GIL",
+			s.gil[i] === GIL_OTHER ? "one of those that are not told apart" : String(s.gil[i]),
+		]);
+	if (s.open[i]) facts.push(["open", openWords(s.open[i])]);
 	return facts;
 }
 
@@ -54,34 +62,51 @@ function tallyFacts(sum, span) {
 
 	KIND_NAMES.forEach((name, k) => {
 		if (sum.ns[k] > 0 || sum.count[k])
-			facts.push([["waits", "holds", "released"][k], fmtPct(share(sum.ns[k], span)) + ", " + fmtDur(sum.ns[k])]);
+			facts.push([
+				["waits", "holds", "released"][k],
+				fmtPct(share(sum.ns[k], span)) + ", " + fmtDur(sum.ns[k]),
+			]);
 	});
-	facts.push(["slices", KIND_NAMES.map((name, k) => fmtInt(sum.count[k]) + " " + name).join(", ")]);
-	if (sum.longest[TAKE])
-		facts.push(["longest wait", fmtDur(sum.longest[TAKE])]);
-	if (sum.longest[HOLD])
-		facts.push(["longest hold", fmtDur(sum.longest[HOLD])]);
-	if (sum.forced)
-		facts.push(["forced", plural(sum.forced, "release")]);
+	facts.push([
+		"slices",
+		KIND_NAMES.map((name, k) => fmtInt(sum.count[k]) + " " + name).join(", "),
+	]);
+	if (sum.longest[TAKE]) facts.push(["longest wait", fmtDur(sum.longest[TAKE])]);
+	if (sum.longest[HOLD]) facts.push(["longest hold", fmtDur(sum.longest[HOLD])]);
+	if (sum.forced) facts.push(["forced", plural(sum.forced, "release")]);
 	return facts;
 }
 
 function cellFacts(row, j) {
 	const c = view.model.cells;
 	const sum = {
-		ns: c.ns.map(a => a[j]), count: c.count.map(a => a[j]), forced: c.forced[j],
+		ns: c.ns.map(a => a[j]),
+		count: c.count.map(a => a[j]),
+		forced: c.forced[j],
 		longest: c.longest.map(a => a[j]),
 	};
 	const n = sum.count[0] + sum.count[1] + sum.count[2];
 
-	return [["stands for", plural(n, "slice") + " shorter than " + fmtDur(row.width)],
-		["from", fmtTime(c.start[j])], ["width", fmtDur(row.width)], ...tallyFacts(sum, row.width)];
+	return [
+		["stands for", plural(n, "slice") + " shorter than " + fmtDur(row.width)],
+		["from", fmtTime(c.start[j])],
+		["width", fmtDur(row.width)],
+		...tallyFacts(sum, row.width),
+	];
 }
 
 function gapFacts(gap) {
 	if (gap.late)
-		return [["not recorded yet", fmtDur(gap.end - gap.start)], ["from", fmtTime(gap.start)], ["to", fmtTime(gap.end)]];
-	const facts = [["lost", plural(gap.count, "event")], ["from", fmtTime(gap.start)], ["length", fmtDur(gap.missing)]];
+		return [
+			["not recorded yet", fmtDur(gap.end - gap.start)],
+			["from", fmtTime(gap.start)],
+			["to", fmtTime(gap.end)],
+		];
+	const facts = [
+		["lost", plural(gap.count, "event")],
+		["from", fmtTime(gap.start)],
+		["length", fmtDur(gap.missing)],
+	];
 
 	if (gap.merged > 1)
 		facts.push(["stands for", plural(gap.merged, "gap") + " close to each other"]);
@@ -89,7 +114,11 @@ function gapFacts(gap) {
 }
 
 function factList(facts) {
-	return el("dl", { class: "facts-list" }, facts.map(([name, value]) => [el("dt", null, name), el("dd", null, value)]));
+	return el(
+		"dl",
+		{ class: "facts-list" },
+		facts.map(([name, value]) => [el("dt", null, name), el("dd", null, value)]),
+	);
 }
 
 /* ---- beside the pointer ---- */
@@ -101,13 +130,24 @@ function hideTip() {
 function placeTip(event, title, kind, facts) {
 	const tip = $("tip");
 
-	tip.replaceChildren(el("p", { class: "tip-title" }, kind !== null && el("i", { class: "mark " + KIND_CLASSES[kind], "aria-hidden": "true" }), title), factList(facts));
+	tip.replaceChildren(
+		el(
+			"p",
+			{ class: "tip-title" },
+			kind !== null &&
+				el("i", { class: "mark " + KIND_CLASSES[kind], "aria-hidden": "true" }),
+			title,
+		),
+		factList(facts),
+	);
 	tip.hidden = false;
 	const box = tip.getBoundingClientRect();
 	const right = event.clientX + 16 + box.width < innerWidth;
 	const below = event.clientY + 18 + box.height < innerHeight;
-	tip.style.left = Math.max(4, right ? event.clientX + 14 : event.clientX - box.width - 12) + "px";
-	tip.style.top = Math.max(4, below ? event.clientY + 16 : event.clientY - box.height - 12) + "px";
+	tip.style.left =
+		Math.max(4, right ? event.clientX + 14 : event.clientX - box.width - 12) + "px";
+	tip.style.top =
+		Math.max(4, below ? event.clientY + 16 : event.clientY - box.height - 12) + "px";
 }
 
 function showTip(event, thing) {
@@ -115,7 +155,9 @@ function showTip(event, thing) {
 		hideTip();
 		return;
 	}
-	const { item, t, gap, what } = thing, row = item.row, s = view.model.slices;
+	const { item, t, gap, what } = thing;
+	const row = item.row;
+	const s = view.model.slices;
 	const perPixel = nsPerPixel();
 
 	if (gap) {
@@ -124,30 +166,47 @@ function showTip(event, thing) {
 		const out = [new Float64Array(1), new Float64Array(1)];
 
 		stripColumns(view.model, item.process, t - perPixel / 2, perPixel, 1, out);
-		placeTip(event, item.process.title, null, [["at", fmtTime(t, perPixel)],
-			["GIL held", fmtPct(Math.min(1, Math.max(0, out[1][0] / perPixel / gilsOf(item.process))))],
-			["waiting", (out[0][0] / perPixel).toFixed(1) + " threads"]]);
+		placeTip(event, item.process.title, null, [
+			["at", fmtTime(t, perPixel)],
+			[
+				"GIL held",
+				fmtPct(Math.min(1, Math.max(0, out[1][0] / perPixel / gilsOf(item.process)))),
+			],
+			["waiting", (out[0][0] / perPixel).toFixed(1) + " threads"],
+		]);
 	} else if (!what) {
 		const sum = tally(view.model, row, t - perPixel / 2, t + perPixel / 2);
 
 		if (sum.count[0] + sum.count[1] + sum.count[2])
 			placeTip(event, row.title, null, tallyFacts(sum, perPixel));
 		else
-			placeTip(event, row.title, null, [["at", fmtTime(t, perPixel)], ["", "neither holds nor waits"]]);
+			placeTip(event, row.title, null, [
+				["at", fmtTime(t, perPixel)],
+				["", "neither holds nor waits"],
+			]);
 	} else if (what.slice !== undefined && s.len[what.slice] < perPixel) {
 		const sum = tally(view.model, row, t - perPixel, t + perPixel);
 		const alone = sum.exact === 1 && !sum.cells;
 
 		if (alone)
-			placeTip(event, KIND_TITLES[s.flags[what.slice] & 3], s.flags[what.slice] & 3, sliceFacts(row, what.slice));
-		else
-			placeTip(event, row.title + ", around here", null, tallyFacts(sum, 2 * perPixel));
+			placeTip(
+				event,
+				KIND_TITLES[s.flags[what.slice] & 3],
+				s.flags[what.slice] & 3,
+				sliceFacts(row, what.slice),
+			);
+		else placeTip(event, row.title + ", around here", null, tallyFacts(sum, 2 * perPixel));
 	} else if (what.slice !== undefined) {
 		const kind = s.flags[what.slice] & 3;
 
 		placeTip(event, KIND_TITLES[kind], kind, sliceFacts(row, what.slice));
 	} else if (row.width < perPixel) {
-		placeTip(event, row.title + ", around here", null, tallyFacts(tally(view.model, row, t - perPixel / 2, t + perPixel / 2), perPixel));
+		placeTip(
+			event,
+			row.title + ", around here",
+			null,
+			tallyFacts(tally(view.model, row, t - perPixel / 2, t + perPixel / 2), perPixel),
+		);
 	} else {
 		placeTip(event, "Many short slices", null, cellFacts(row, what.cell));
 	}
@@ -157,39 +216,50 @@ function showOverviewTip(event, t) {
 	const data = overviewData(Math.floor(view.width));
 	const x = Math.min(data.width - 1, Math.max(0, Math.floor((t - data.t0) / data.step)));
 
-	placeTip(event, fmtTime(t, data.step), null, data.known[x] ? [["GIL held", fmtPct(data.used[x])],
-		["waiting", data.waiting[x].toFixed(1) + " threads on average"]] : [["", "nothing is known of this time"]]);
+	placeTip(
+		event,
+		fmtTime(t, data.step),
+		null,
+		data.known[x]
+			? [
+					["GIL held", fmtPct(data.used[x])],
+					["waiting", data.waiting[x].toFixed(1) + " threads on average"],
+				]
+			: [["", "nothing is known of this time"]],
+	);
 }
 
 /* ---- below the timeline ---- */
 
 /* Who waited while this hold lasted: {row, ns, slice} by time; and how many cells hide more. */
 function victimsOf(what) {
-	const { model } = view, s = model.slices, [start, len] = stretchOf(what), gil = s.gil[what.slice];
+	const { model } = view;
+	const s = model.slices;
+	const [start, len] = stretchOf(what);
+	const gil = s.gil[what.slice];
 	const victims = [];
 	let hidden = 0;
 
 	for (const row of what.row.process.rows) {
-		if (row === what.row)
-			continue;
-		const [i0, i1] = slicesIn(model, row, start, start + len), [j0, j1] = cellsIn(model, row, start, start + len);
-		let ns = 0, longest = -1, most = 0;
+		if (row === what.row) continue;
+		const [i0, i1] = slicesIn(model, row, start, start + len);
+		const [j0, j1] = cellsIn(model, row, start, start + len);
+		let ns = 0;
+		let longest = -1;
+		let most = 0;
 
 		for (let i = i0; i < i1; i++) {
 			const part = Math.min(s.start[i] + s.len[i], start + len) - Math.max(s.start[i], start);
 
-			if ((s.flags[i] & 3) !== TAKE || s.gil[i] !== gil || !(part > 0))
-				continue;
+			if ((s.flags[i] & 3) !== TAKE || s.gil[i] !== gil || !(part > 0)) continue;
 			ns += part;
 			if (part > most) {
 				most = part;
 				longest = i;
 			}
 		}
-		if (ns > 0)
-			victims.push({ row, ns, slice: longest });
-		for (let j = j0; j < j1; j++)
-			hidden += model.cells.count[TAKE][j];
+		if (ns > 0) victims.push({ row, ns, slice: longest });
+		for (let j = j0; j < j1; j++) hidden += model.cells.count[TAKE][j];
 	}
 	victims.sort((a, b) => b.ns - a.ns);
 	return { victims, hidden };
@@ -200,35 +270,51 @@ function link(text, fn, title) {
 }
 
 function blameParts(i) {
-	const s = view.model.slices, rest = s.len[i] - s.unknown[i] - s.nobody[i] - s.blockerNs[i];
+	const s = view.model.slices;
+	const rest = s.len[i] - s.unknown[i] - s.nobody[i] - s.blockerNs[i];
 	const parts = [];
 
-	if (s.blocker[i] !== -1)
-		parts.push([rowTitle(s.blocker[i]), s.blockerNs[i], "b-first"]);
-	if (rest > 0)
-		parts.push(["other threads", rest, "b-rest"]);
+	if (s.blocker[i] !== -1) parts.push([rowTitle(s.blocker[i]), s.blockerNs[i], "b-first"]);
+	if (rest > 0) parts.push(["other threads", rest, "b-rest"]);
 	if (s.nobody[i] > 0)
 		parts.push(["nobody: it was free, and the waking took so long", s.nobody[i], "b-nobody"]);
-	if (s.unknown[i] > 0)
-		parts.push(["not known", s.unknown[i], "b-unknown"]);
+	if (s.unknown[i] > 0) parts.push(["not known", s.unknown[i], "b-unknown"]);
 	return parts;
 }
 
 function blameBar(what) {
-	const i = what.slice, len = view.model.slices.len[i], parts = blameParts(i);
+	const i = what.slice;
+	const len = view.model.slices.len[i];
+	const parts = blameParts(i);
 	const bar = el("div", { class: "bar", "aria-hidden": "true" });
 
 	for (const [, ns, kind] of parts) {
 		const piece = el("i", { class: kind });
 
-		piece.style.width = 100 * ns / len + "%";
+		piece.style.width = (100 * ns) / len + "%";
 		bar.append(piece);
 	}
-	return el("div", { class: "blame" }, el("h4", null, "Who had the GIL meanwhile"), bar,
-		el("ul", { class: "keyed" }, parts.map(([name, ns, kind]) =>
-			el("li", null, el("i", { class: "key " + kind, "aria-hidden": "true" }),
-				kind === "b-first" && blockerOf(what) ? link(name, () => goTo(blockerOf(what)), "Go to its hold (b)") : name,
-				el("span", { class: "num muted" }, " " + fmtDur(ns) + ", " + fmtPct(ns / len))))));
+	return el(
+		"div",
+		{ class: "blame" },
+		el("h4", null, "Who had the GIL meanwhile"),
+		bar,
+		el(
+			"ul",
+			{ class: "keyed" },
+			parts.map(([name, ns, kind]) =>
+				el(
+					"li",
+					null,
+					el("i", { class: "key " + kind, "aria-hidden": "true" }),
+					kind === "b-first" && blockerOf(what)
+						? link(name, () => goTo(blockerOf(what)), "Go to its hold (b)")
+						: name,
+					el("span", { class: "num muted" }, " " + fmtDur(ns) + ", " + fmtPct(ns / len)),
+				),
+			),
+		),
+	);
 }
 
 function victimList(what) {
@@ -236,39 +322,121 @@ function victimList(what) {
 		return el("p", { class: "muted" }, "Who waited for this GIL is not known.");
 	const { victims, hidden } = victimsOf(what);
 
-	return el("div", { class: "blame" }, el("h4", null, "Who waited meanwhile"),
-		victims.length ? el("ul", { class: "keyed" }, victims.slice(0, VICTIMS_MAX).map(v =>
-			el("li", null, link(v.row.title, () => goTo({ row: v.row, slice: v.slice }), "Go to this wait"),
-				el("span", { class: "num muted" }, " " + fmtDur(v.ns))))) : el("p", { class: "muted" }, hidden ? "Nobody for long." : "Nobody."),
-		victims.length > VICTIMS_MAX && el("p", { class: "muted" }, "and " + plural(victims.length - VICTIMS_MAX, "thread") + " more"),
-		hidden > 0 && el("p", { class: "muted" }, "Short waits that are drawn together are not counted here."));
+	return el(
+		"div",
+		{ class: "blame" },
+		el("h4", null, "Who waited meanwhile"),
+		victims.length
+			? el(
+					"ul",
+					{ class: "keyed" },
+					victims.slice(0, VICTIMS_MAX).map(v =>
+						el(
+							"li",
+							null,
+							link(
+								v.row.title,
+								() => goTo({ row: v.row, slice: v.slice }),
+								"Go to this wait",
+							),
+							el("span", { class: "num muted" }, " " + fmtDur(v.ns)),
+						),
+					),
+				)
+			: el("p", { class: "muted" }, hidden ? "Nobody for long." : "Nobody."),
+		victims.length > VICTIMS_MAX &&
+			el(
+				"p",
+				{ class: "muted" },
+				"and " + plural(victims.length - VICTIMS_MAX, "thread") + " more",
+			),
+		hidden > 0 &&
+			el(
+				"p",
+				{ class: "muted" },
+				"Short waits that are drawn together are not counted here.",
+			),
+	);
 }
 
 function showDetails() {
-	const box = $("details"), what = view.selected;
+	const box = $("details");
+	const what = view.selected;
 
 	if (!what) {
-		box.replaceChildren(el("p", { class: "muted" }, "Click a slice to see who had the GIL, or who waited. Drag to move, drag the ruler to zoom, ",
-			link("?", openHelp, "Keys and marks"), " lists the keys."));
+		box.replaceChildren(
+			el(
+				"p",
+				{ class: "muted" },
+				"Click a slice to see who had the GIL, or who waited. Drag to move, drag the ruler to zoom, ",
+				link("?", openHelp, "Keys and marks"),
+				" lists the keys.",
+			),
+		);
 		return;
 	}
-	const exact = what.slice !== undefined, kind = exact ? view.model.slices.flags[what.slice] & 3 : null;
+	const exact = what.slice !== undefined;
+	const kind = exact ? view.model.slices.flags[what.slice] & 3 : null;
 	const title = exact ? KIND_TITLES[kind] : "Many short slices";
 	const facts = exact ? sliceFacts(what.row, what.slice) : cellFacts(what.row, what.cell);
-	const len = stretchOf(what)[1], blocker = blockerOf(what);
+	const len = stretchOf(what)[1];
+	const blocker = blockerOf(what);
 
 	box.replaceChildren(
-		el("div", { class: "details-head" },
-			el("h3", null, exact && el("i", { class: "mark " + KIND_CLASSES[kind], "aria-hidden": "true" }), title,
-				el("span", { class: "muted" }, " " + what.row.title)),
-			el("span", { class: "actions" },
-				el("button", { type: "button", on: { click: () => showStretch(...stretchOf(what)) } }, "Zoom to it"),
-				blocker && el("button", { type: "button", id: "to-blocker", on: { click: () => goTo(blocker) } }, "Go to the blocker"),
-				el("button", { type: "button", "aria-label": "Previous slice", title: "Previous (,)", on: { click: () => stepSlice(-1) } }, "‹"),
-				el("button", { type: "button", "aria-label": "Next slice", title: "Next (.)", on: { click: () => stepSlice(1) } }, "›"))),
-		el("div", { class: "details-body" }, factList([...facts, ["clock", fmtDate(view.model.base, stretchOf(what)[0])]]),
+		el(
+			"div",
+			{ class: "details-head" },
+			el(
+				"h3",
+				null,
+				exact && el("i", { class: "mark " + KIND_CLASSES[kind], "aria-hidden": "true" }),
+				title,
+				el("span", { class: "muted" }, " " + what.row.title),
+			),
+			el(
+				"span",
+				{ class: "actions" },
+				el(
+					"button",
+					{ type: "button", on: { click: () => showStretch(...stretchOf(what)) } },
+					"Zoom to it",
+				),
+				blocker &&
+					el(
+						"button",
+						{ type: "button", id: "to-blocker", on: { click: () => goTo(blocker) } },
+						"Go to the blocker",
+					),
+				el(
+					"button",
+					{
+						type: "button",
+						"aria-label": "Previous slice",
+						title: "Previous (,)",
+						on: { click: () => stepSlice(-1) },
+					},
+					"‹",
+				),
+				el(
+					"button",
+					{
+						type: "button",
+						"aria-label": "Next slice",
+						title: "Next (.)",
+						on: { click: () => stepSlice(1) },
+					},
+					"›",
+				),
+			),
+		),
+		el(
+			"div",
+			{ class: "details-body" },
+			factList([...facts, ["clock", fmtDate(view.model.base, stretchOf(what)[0])]]),
 			exact && kind === TAKE && len > 0 && blameBar(what),
-			exact && kind === HOLD && len > 0 && victimList(what)));
+			exact && kind === HOLD && len > 0 && victimList(what),
+		),
+	);
 	announce(title + ", " + what.row.title + ", " + facts.map(f => f.join(" ")).join(", "));
 }
 

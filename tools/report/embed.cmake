@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DDIR=<tools/report> -DOUT=<file.c> -P embed.cmake: report.html with its style and scripts in
-# it, as two arrays of bytes: what stands before the page's data and what stands behind it. In CMake's
-# own language, so that a cross build needs no program of the build machine.
+#     cmake -DDIR=<tools/report> -DOUT=<file.c> -DSCRIPTS=<names> -DSTYLES=<names> -P embed.cmake
+#
+# report.html with its styles and scripts in it, as two arrays of bytes: what stands before the page's
+# data and what stands behind it. In CMake's own language, so that a cross build needs no program of
+# the build machine.
 #
 # The page may run and apply only what was put into it here: its policy names the hashes.
 cmake_minimum_required(VERSION 3.20)
@@ -25,15 +27,19 @@ function(hash_of text out)
 	set(${out} "sha256-${result}=" PARENT_SCOPE)
 endfunction()
 
-file(READ ${DIR}/report.css style)
-set(script "\"use strict\";\n(function () {\n")
-foreach(name IN LISTS SCRIPTS)
-	file(READ ${DIR}/${name} text)
-	# One comment for the page suffices; the sources have it each.
-	string(REGEX REPLACE "^// SPDX[^\n]*\n" "" text "${text}")
-	string(APPEND script "${text}")
-endforeach()
-string(APPEND script "})();\n")
+# All files one after the other.
+function(join_files out)
+	set(all "")
+	foreach(name IN LISTS ARGN)
+		file(READ ${DIR}/${name} text)
+		string(APPEND all "${text}")
+	endforeach()
+	set(${out} "${all}" PARENT_SCOPE)
+endfunction()
+
+join_files(style ${STYLES})
+join_files(script ${SCRIPTS})
+set(script "\"use strict\";\n(function () {\n${script}})();\n")
 hash_of("${style}" style_hash)
 hash_of("${script}" script_hash)
 

@@ -14,30 +14,30 @@ function el(tag, attributes, ...children) {
 	const node = document.createElement(tag);
 
 	for (const [key, value] of Object.entries(attributes || {})) {
-		if (value === undefined || value === null || value === false)
-			continue;
+		if (value === undefined || value === null || value === false) continue;
 		if (key === "on")
-			for (const [type, fn] of Object.entries(value))
-				node.addEventListener(type, fn);
-		else
-			node.setAttribute(key, value === true ? "" : String(value));
+			for (const [type, fn] of Object.entries(value)) node.addEventListener(type, fn);
+		else node.setAttribute(key, value === true ? "" : String(value));
 	}
 	for (const child of children.flat(Infinity))
-		if (child !== undefined && child !== null && child !== false)
-			node.append(child);
+		if (child !== undefined && child !== null && child !== false) node.append(child);
 	return node;
 }
 
 /* Control characters and those that turn the direction of text would disturb what stands around. */
 function clean(text) {
-	return String(text).replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-		c => c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd");
+	return String(text).replace(
+		/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+		c => (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd"),
+	);
 }
 
 const THIN = "\u202f";
 
 function fmtInt(n) {
-	return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
+	return Math.round(n)
+		.toString()
+		.replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
 }
 
 function plural(n, one, many) {
@@ -53,27 +53,20 @@ function digits(x, n) {
 
 /* A length of time for reading: 5.021 ms. */
 function fmtDur(ns, n = 4) {
-	if (!(ns > 0))
-		return "0";
-	if (ns < 1e3)
-		return Math.round(ns) + " ns";
-	if (ns < 999.95e3)
-		return digits(ns / 1e3, n) + " µs";
-	if (ns < 999.95e6)
-		return digits(ns / 1e6, n) + " ms";
-	if (ns < 120e9)
-		return digits(ns / 1e9, n) + " s";
-	if (ns < 7200e9)
-		return Math.floor(ns / 60e9) + " min " + (ns % 60e9 / 1e9).toFixed(0) + " s";
-	return Math.floor(ns / 3600e9) + " h " + Math.floor(ns % 3600e9 / 60e9) + " min";
+	if (!(ns > 0)) return "0";
+	if (ns < 1e3) return Math.round(ns) + " ns";
+	if (ns < 999.95e3) return digits(ns / 1e3, n) + " µs";
+	if (ns < 999.95e6) return digits(ns / 1e6, n) + " ms";
+	if (ns < 120e9) return digits(ns / 1e9, n) + " s";
+	if (ns < 7200e9) return Math.floor(ns / 60e9) + " min " + ((ns % 60e9) / 1e9).toFixed(0) + " s";
+	return Math.floor(ns / 3600e9) + " h " + Math.floor((ns % 3600e9) / 60e9) + " min";
 }
 
 /* All of its digits, as far as they are whole nanoseconds. */
 function fmtExact(ns) {
 	const whole = Math.round(ns);
 
-	if (whole < 1e3)
-		return whole + " ns";
+	if (whole < 1e3) return whole + " ns";
 	return (whole / 1e3).toFixed(3).replace(/\B(?=(\d{3})+(?=\.))/g, THIN) + " µs";
 }
 
@@ -81,8 +74,11 @@ function fmtExact(ns) {
 function fmtTime(ns, step = 1) {
 	const places = Math.max(0, Math.min(9, Math.ceil(9 - Math.log10(Math.max(step, 1)) - 1e-9)));
 	const sign = ns < 0 ? "−" : "";
-	const abs = Math.abs(ns), sec = Math.floor(abs / 1e9);
-	let frac = String(Math.round(abs - sec * 1e9)).padStart(9, "0").slice(0, places);
+	const abs = Math.abs(ns);
+	const sec = Math.floor(abs / 1e9);
+	let frac = String(Math.round(abs - sec * 1e9))
+		.padStart(9, "0")
+		.slice(0, places);
 
 	frac = frac.replace(/(\d{3})(?=\d)/g, "$1" + THIN);
 	return sign + fmtInt(sec) + (frac && "." + frac) + " s";
@@ -101,23 +97,31 @@ function fmtDate(base, ns) {
 	const date = new Date(Number(unix / 1000000n));
 	const frac = String(unix % 1000000000n).padStart(9, "0");
 
-	if (Number.isNaN(date.getTime()))
-		return String(unix) + " ns";
+	if (Number.isNaN(date.getTime())) return String(unix) + " ns";
 	const two = n => String(n).padStart(2, "0");
-	return date.getFullYear() + "-" + two(date.getMonth() + 1) + "-" + two(date.getDate()) + " " +
-		two(date.getHours()) + ":" + two(date.getMinutes()) + ":" + two(date.getSeconds()) + "." + frac;
+	return (
+		date.getFullYear() +
+		"-" +
+		two(date.getMonth() + 1) +
+		"-" +
+		two(date.getDate()) +
+		" " +
+		two(date.getHours()) +
+		":" +
+		two(date.getMinutes()) +
+		":" +
+		two(date.getSeconds()) +
+		"." +
+		frac
+	);
 }
 
 /* A share of 1. */
 function fmtPct(x) {
-	if (!Number.isFinite(x))
-		return "–";
-	if (x === 0)
-		return "0" + THIN + "%";
-	if (x > 0 && x < 0.0005)
-		return "< 0.1" + THIN + "%";
-	if (x < 1 && x >= 0.9995)
-		return "> 99.9" + THIN + "%";
+	if (!Number.isFinite(x)) return "–";
+	if (x === 0) return "0" + THIN + "%";
+	if (x > 0 && x < 0.0005) return "< 0.1" + THIN + "%";
+	if (x < 1 && x >= 0.9995) return "> 99.9" + THIN + "%";
 	return (x * 100).toFixed(1) + THIN + "%";
 }
 

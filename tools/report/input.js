@@ -21,14 +21,21 @@ function itemAt(event) {
 
 /* What of the timeline lies under the pointer. */
 function thingAt(event) {
-	const item = itemAt(event), t = timeAt(event);
+	const item = itemAt(event);
+	const t = timeAt(event);
 
-	if (!item)
-		return null;
-	const gap = item.process.gaps.find(g => t >= g.start - nsPerPixel() * 2 && t <= g.end + nsPerPixel() * 2);
+	if (!item) return null;
+	const gap = item.process.gaps.find(
+		g => t >= g.start - nsPerPixel() * 2 && t <= g.end + nsPerPixel() * 2,
+	);
 	const what = item.row && findAt(view.model, item.row, t, nsPerPixel() * 4);
 
-	return { item, t, gap: gap && !(what && what.slice !== undefined && inside(what, t)) ? gap : null, what };
+	return {
+		item,
+		t,
+		gap: gap && !(what && what.slice !== undefined && inside(what, t)) ? gap : null,
+		what,
+	};
 }
 
 function inside(what, t) {
@@ -57,35 +64,34 @@ function beginDrag(event, mode) {
 function pinch() {
 	const [a, b] = [...drag.pointers.values()];
 	const left = canvas.getBoundingClientRect().left;
-	const distance = Math.max(10, Math.abs(a.x - b.x)), middle = (a.x + b.x) / 2 - left;
+	const distance = Math.max(10, Math.abs(a.x - b.x));
+	const middle = (a.x + b.x) / 2 - left;
 
 	if (!drag.pinch) {
 		drag.pinch = { distance, t: view.t0 + middle * nsPerPixel(), span: view.t1 - view.t0 };
 		return;
 	}
-	const span = drag.pinch.span * drag.pinch.distance / distance;
-	const t0 = drag.pinch.t - span * middle / view.width;
+	const span = (drag.pinch.span * drag.pinch.distance) / distance;
+	const t0 = drag.pinch.t - (span * middle) / view.width;
 
 	setWindow(t0, t0 + span);
 }
 
 function moveDrag(event) {
-	const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
+	const dx = event.clientX - drag.x;
+	const dy = event.clientY - drag.y;
 
-	if (Math.abs(dx) + Math.abs(dy) > 4)
-		drag.moved = true;
-	if (!drag.moved)
-		return;
+	if (Math.abs(dx) + Math.abs(dy) > 4) drag.moved = true;
+	if (!drag.moved) return;
 	hideTip();
 	if (drag.mode === "brush") {
 		view.brush = { t0: drag.t, t1: timeAt(event) };
 		redraw();
 		return;
 	}
-	const ns = dx * (drag.t1 - drag.t0) / view.width;
+	const ns = (dx * (drag.t1 - drag.t0)) / view.width;
 	setWindow(drag.t0 - ns, drag.t1 - ns);
-	if (event.pointerType === "mouse")
-		rowsBox.scrollTop = drag.scroll - dy;
+	if (event.pointerType === "mouse") rowsBox.scrollTop = drag.scroll - dy;
 }
 
 function endDrag(event) {
@@ -93,17 +99,13 @@ function endDrag(event) {
 		const { t0, t1 } = view.brush;
 
 		view.brush = null;
-		if (Math.abs(toX(t1) - toX(t0)) > 4)
-			glideTo(Math.min(t0, t1), Math.max(t0, t1));
-		else
-			redraw();
+		if (Math.abs(toX(t1) - toX(t0)) > 4) glideTo(Math.min(t0, t1), Math.max(t0, t1));
+		else redraw();
 	} else if (drag.mode === "pan" && !drag.moved && event.type === "pointerup") {
 		const thing = thingAt(event);
 
-		if (thing && thing.item.row)
-			select(thing.what);
-		else if (thing)
-			select(null);
+		if (thing && thing.item.row) select(thing.what);
+		else if (thing) select(null);
 	}
 	drag.mode = null;
 	canvas.classList.remove("grabbing");
@@ -111,8 +113,7 @@ function endDrag(event) {
 
 function listenToPointers() {
 	canvas.addEventListener("pointerdown", event => {
-		if (event.button !== 0)
-			return;
+		if (event.button !== 0) return;
 		rowsBox.focus({ preventScroll: true });
 		drag.pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
 		drag.pinch = null;
@@ -124,39 +125,38 @@ function listenToPointers() {
 		node.addEventListener("pointermove", event => {
 			if (drag.pointers.has(event.pointerId))
 				drag.pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
-			if (drag.pointers.size > 1)
-				pinch();
-			else if (drag.mode)
-				moveDrag(event);
-			else if (node === canvas)
-				showTip(event, thingAt(event));
+			if (drag.pointers.size > 1) pinch();
+			else if (drag.mode) moveDrag(event);
+			else if (node === canvas) showTip(event, thingAt(event));
 		});
 		for (const type of ["pointerup", "pointercancel"])
 			node.addEventListener(type, event => {
 				drag.pointers.delete(event.pointerId);
 				drag.pinch = null;
-				if (drag.mode)
-					endDrag(event);
+				if (drag.mode) endDrag(event);
 			});
 		node.addEventListener("pointerleave", hideTip);
 	}
 	canvas.addEventListener("dblclick", event => {
 		const thing = thingAt(event);
 
-		if (thing && thing.what)
-			goTo(thing.what);
+		if (thing && thing.what) goTo(thing.what);
 	});
 }
 
 /* ---- the overview: drag in the window moves it, at its edges resizes, elsewhere chooses ---- */
 
 function listenToOverview() {
-	let mode = null, grab = 0, anchor = 0;
+	let mode = null;
+	let grab = 0;
+	let anchor = 0;
 	const perPixel = () => (whole()[1] - whole()[0]) / overview.clientWidth;
-	const time = event => whole()[0] + (event.clientX - overview.getBoundingClientRect().left) * perPixel();
+	const time = event =>
+		whole()[0] + (event.clientX - overview.getBoundingClientRect().left) * perPixel();
 
 	overview.addEventListener("pointerdown", event => {
-		const t = time(event), near = perPixel() * 6;
+		const t = time(event);
+		const near = perPixel() * 6;
 
 		stopMoving();
 		overview.setPointerCapture(event.pointerId);
@@ -178,15 +178,15 @@ function listenToOverview() {
 	overview.addEventListener("pointermove", event => {
 		const t = time(event);
 
-		if (mode === "move")
-			setWindow(t - grab, t - grab + view.t1 - view.t0);
+		if (mode === "move") setWindow(t - grab, t - grab + view.t1 - view.t0);
 		else if (mode === "edge" && Math.abs(t - anchor) > perPixel() * 3)
 			setWindow(Math.min(t, anchor), Math.max(t, anchor));
-		else if (!mode)
-			showOverviewTip(event, t);
+		else if (!mode) showOverviewTip(event, t);
 	});
 	for (const type of ["pointerup", "pointercancel"])
-		overview.addEventListener(type, () => { mode = null; });
+		overview.addEventListener(type, () => {
+			mode = null;
+		});
 	overview.addEventListener("pointerleave", hideTip);
 }
 
@@ -205,10 +205,19 @@ function onWheel(event) {
 	const focused = document.activeElement === rowsBox;
 	const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? view.width : 1;
 
-	if (event.ctrlKey || event.metaKey || (focused && !event.shiftKey && Math.abs(event.deltaY) >= Math.abs(event.deltaX))) {
+	if (
+		event.ctrlKey ||
+		event.metaKey ||
+		(focused && !event.shiftKey && Math.abs(event.deltaY) >= Math.abs(event.deltaX))
+	) {
 		event.preventDefault();
 		hideTip();
-		zoomAt(timeAt(event), Math.exp(Math.max(-1, Math.min(1, event.deltaY * unit * (event.ctrlKey ? 0.006 : 0.0022)))));
+		zoomAt(
+			timeAt(event),
+			Math.exp(
+				Math.max(-1, Math.min(1, event.deltaY * unit * (event.ctrlKey ? 0.006 : 0.0022))),
+			),
+		);
 	} else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
 		event.preventDefault();
 		panBy((event.deltaX || event.deltaY) * unit * nsPerPixel());
@@ -232,16 +241,15 @@ function stepRow(direction) {
 }
 
 function stepSlice(direction) {
-	if (!view.active)
-		stepRow(1);
+	if (!view.active) stepRow(1);
 	const next = view.active && neighbour(view.active, view.selected, direction);
 
-	if (!next)
-		return;
+	if (!next) return;
 	select(next);
 	const [start, len] = stretchOf(next);
 	if (start + len > view.t1 || start < view.t0) {
-		const middle = start + len / 2, span = Math.max(view.t1 - view.t0, len * 1.2);
+		const middle = start + len / 2;
+		const span = Math.max(view.t1 - view.t0, len * 1.2);
 
 		glideTo(middle - span / 2, middle + span / 2);
 		view.back.pop();
@@ -249,10 +257,8 @@ function stepSlice(direction) {
 }
 
 function escapeKey() {
-	if (view.brush)
-		view.brush = null;
-	else if (view.selected)
-		select(null);
+	if (view.brush) view.brush = null;
+	else if (view.selected) select(null);
 	redraw();
 }
 
@@ -260,30 +266,33 @@ const middle = () => (view.t0 + view.t1) / 2;
 const TIMELINE_KEYS = {
 	"+": () => zoomAt(middle(), 1 / 1.6),
 	"=": () => zoomAt(middle(), 1 / 1.6),
-	"w": () => zoomAt(middle(), 1 / 1.6),
+	w: () => zoomAt(middle(), 1 / 1.6),
 	"-": () => zoomAt(middle(), 1.6),
-	"s": () => zoomAt(middle(), 1.6),
-	"ArrowLeft": () => panBy((view.t0 - view.t1) * 0.15),
-	"a": () => panBy((view.t0 - view.t1) * 0.15),
-	"ArrowRight": () => panBy((view.t1 - view.t0) * 0.15),
-	"d": () => panBy((view.t1 - view.t0) * 0.15),
-	"ArrowUp": () => stepRow(-1),
-	"ArrowDown": () => stepRow(1),
-	"PageUp": () => { rowsBox.scrollTop -= rowsBox.clientHeight * 0.9; },
-	"PageDown": () => { rowsBox.scrollTop += rowsBox.clientHeight * 0.9; },
+	s: () => zoomAt(middle(), 1.6),
+	ArrowLeft: () => panBy((view.t0 - view.t1) * 0.15),
+	a: () => panBy((view.t0 - view.t1) * 0.15),
+	ArrowRight: () => panBy((view.t1 - view.t0) * 0.15),
+	d: () => panBy((view.t1 - view.t0) * 0.15),
+	ArrowUp: () => stepRow(-1),
+	ArrowDown: () => stepRow(1),
+	PageUp: () => {
+		rowsBox.scrollTop -= rowsBox.clientHeight * 0.9;
+	},
+	PageDown: () => {
+		rowsBox.scrollTop += rowsBox.clientHeight * 0.9;
+	},
 	",": () => stepSlice(-1),
 	".": () => stepSlice(1),
-	"Enter": () => view.selected && showStretch(...stretchOf(view.selected)),
-	"b": () => {
+	Enter: () => view.selected && showStretch(...stretchOf(view.selected)),
+	b: () => {
 		const blocker = blockerOf(view.selected);
 
-		if (blocker)
-			goTo(blocker);
+		if (blocker) goTo(blocker);
 	},
-	"0": showAll,
-	"Home": showAll,
-	"Backspace": goBack,
-	"Escape": escapeKey,
+	0: showAll,
+	Home: showAll,
+	Backspace: goBack,
+	Escape: escapeKey,
 };
 const PAGE_KEYS = {
 	"/": () => {
@@ -291,14 +300,15 @@ const PAGE_KEYS = {
 		$("search").select();
 	},
 	"?": openHelp,
-	"t": () => nextTheme(),
+	t: () => nextTheme(),
 };
 
 function onKey(event) {
-	if (event.ctrlKey || event.metaKey || event.altKey || $("help").open)
-		return;
+	if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
 	const typing = event.target.matches("input, select, textarea");
-	const fn = (document.activeElement === rowsBox && TIMELINE_KEYS[event.key]) || (!typing && PAGE_KEYS[event.key]);
+	const fn =
+		(document.activeElement === rowsBox && TIMELINE_KEYS[event.key]) ||
+		(!typing && PAGE_KEYS[event.key]);
 
 	if (fn) {
 		event.preventDefault();

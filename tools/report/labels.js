@@ -9,59 +9,87 @@ const labels = new Map(); /* item -> element */
 function processLabel(item) {
 	const { process } = item;
 	const held = process.rows.reduce((sum, row) => sum + row.ns[HOLD], 0);
-	const known = process.end - process.start - process.gaps.reduce((sum, gap) => sum + (gap.late ? 0 : gap.missing), 0);
+	const known =
+		process.end -
+		process.start -
+		process.gaps.reduce((sum, gap) => sum + (gap.late ? 0 : gap.missing), 0);
 	const used = share(held, known * gilsOf(process));
 	const open = process.open || Boolean(view.filter);
 
-	return el("div", { class: "tl-label tl-process", title: process.title + (process.tags ? "\n" + clean(process.tags) : "") },
-		el("button", {
-			type: "button", class: "quiet fold", "aria-expanded": open ? "true" : "false",
-			"aria-label": (open ? "Close " : "Open ") + process.title,
-			on: {
-				click: () => {
-					process.open = !process.open;
-					layout();
-					/* The button has been made anew. */
-					const now = view.items.find(other => other.process === process && !other.row);
+	return el(
+		"div",
+		{
+			class: "tl-label tl-process",
+			title: process.title + (process.tags ? "\n" + clean(process.tags) : ""),
+		},
+		el(
+			"button",
+			{
+				type: "button",
+				class: "quiet fold",
+				"aria-expanded": open ? "true" : "false",
+				"aria-label": (open ? "Close " : "Open ") + process.title,
+				on: {
+					click: () => {
+						process.open = !process.open;
+						layout();
+						/* The button has been made anew. */
+						const now = view.items.find(
+							other => other.process === process && !other.row,
+						);
 
-					if (labels.has(now))
-						labels.get(now).querySelector("button").focus();
+						if (labels.has(now)) labels.get(now).querySelector("button").focus();
+					},
 				},
 			},
-		}, open ? "▾" : "▸"),
+			open ? "▾" : "▸",
+		),
 		el("span", { class: "name" }, process.title),
-		el("span", { class: "num muted" }, fmtPct(Math.min(used, 1))));
+		el("span", { class: "num muted" }, fmtPct(Math.min(used, 1))),
+	);
 }
 
 function rowLabel(item) {
-	const { row } = item, whole = row.observed || view.model.end;
-	const meter = el("span", { class: "meter", "aria-hidden": "true" }, el("i", { class: "m-hold" }), el("i", { class: "m-wait" }));
-	const held = share(row.ns[HOLD], whole), waited = share(row.ns[TAKE], whole);
+	const { row } = item;
+	const whole = row.observed || view.model.end;
+	const meter = el(
+		"span",
+		{ class: "meter", "aria-hidden": "true" },
+		el("i", { class: "m-hold" }),
+		el("i", { class: "m-wait" }),
+	);
+	const held = share(row.ns[HOLD], whole);
+	const waited = share(row.ns[TAKE], whole);
 
 	meter.children[0].style.width = 100 * Math.min(1, held || 0) + "%";
 	meter.children[1].style.width = 100 * Math.min(1, waited || 0) + "%";
-	return el("div", {
-		class: "tl-label tl-thread" + (row === view.active ? " active" : ""),
-		title: row.title + "\nholds " + fmtPct(held) + ", waits " + fmtPct(waited),
-		on: {
-			click: () => {
-				view.active = row;
-				$("rows").focus({ preventScroll: true });
-				placeLabels();
-				redraw();
+	return el(
+		"div",
+		{
+			class: "tl-label tl-thread" + (row === view.active ? " active" : ""),
+			title: row.title + "\nholds " + fmtPct(held) + ", waits " + fmtPct(waited),
+			on: {
+				click: () => {
+					view.active = row;
+					$("rows").focus({ preventScroll: true });
+					placeLabels();
+					redraw();
+				},
 			},
 		},
-	}, el("span", { class: "name" }, row.title), meter);
+		el("span", { class: "name" }, row.title),
+		meter,
+	);
 }
 
 function forgetLabels() {
-	for (const node of labels.values())
-		node.remove();
+	for (const node of labels.values()) node.remove();
 	labels.clear();
 }
 
 function placeLabels() {
-	const box = $("rows"), seen = new Set();
+	const box = $("rows");
+	const seen = new Set();
 
 	for (const item of itemsInSight(box.scrollTop - 200, box.clientHeight + 400)) {
 		let node = labels.get(item);
@@ -89,7 +117,8 @@ function fitRows() {
 
 	forgetLabels();
 	$("tall").style.height = Math.max(view.height, 1) + "px";
-	box.style.height = Math.min(view.height, Math.max(180, Math.round(window.innerHeight * 0.62))) + "px";
+	box.style.height =
+		Math.min(view.height, Math.max(180, Math.round(window.innerHeight * 0.62))) + "px";
 	box.dataset.rows = String(view.items.length);
 	$("search-count").textContent = view.filter ? plural(view.found, "thread") + " found" : "";
 	measure();
@@ -98,7 +127,8 @@ function fitRows() {
 
 /* How wide the picture is. */
 function measure() {
-	const box = $("rows"), side = $("tl-corner").offsetWidth;
+	const box = $("rows");
+	const side = $("tl-corner").offsetWidth;
 
 	view.width = Math.max(50, box.clientWidth - side);
 }

@@ -2,11 +2,20 @@
 /* Begins: reads the data, shows the page, switches light and dark, explains itself. */
 
 const MARKS = [
-	["k-hold", "holds", "hold_gil: it alone runs Python code. A small corner at its end: it was made to let go"],
+	[
+		"k-hold",
+		"holds",
+		"hold_gil: it alone runs Python code. A small corner at its end: it was made to let go",
+	],
 	["k-wait", "waits", "take_gil: wants the GIL, and does not have it yet"],
 	["k-drop", "drop", "drop_gil: has let go, and waits until the other thread has it"],
 	["k-gap", "lost", "Events are missing, or the recording had not begun"],
-	["k-open", "open end", "Fades where an end was not recorded; a cross where the thread ended; a diamond where the length is not known"],
+	[
+		"k-open",
+		"open end",
+		"Fades where an end was not recorded; a cross where the thread ended; a " +
+			"diamond where the length is not known",
+	],
 ];
 
 const KEYS = [
@@ -45,7 +54,9 @@ function remembered() {
 }
 
 function setTheme(theme) {
-	const dark = theme === "dark" || (theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+	const dark =
+		theme === "dark" ||
+		(theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
 
 	document.documentElement.dataset.theme = theme;
 	document.documentElement.classList.toggle("dark", dark);
@@ -71,30 +82,99 @@ function nextTheme() {
 function openHelp() {
 	const dialog = $("help");
 
-	if (dialog.open)
-		return;
+	if (dialog.open) return;
 	if (!dialog.children.length)
-		dialog.append(el("div", { class: "details-head" }, el("h2", { id: "help-h" }, "Keys and marks"),
-			el("button", { type: "button", class: "quiet", "aria-label": "Close", on: { click: () => dialog.close() } }, "×")),
-		el("p", { class: "muted" }, "Keys work once the timeline has the focus (click it). Drag moves; drag the ruler, or with Shift the rows, to zoom to a part; double-click a slice to zoom to it."),
-		el("table", { class: "keys" }, el("tbody", null, KEYS.map(([key, what]) => el("tr", null, el("th", { scope: "row" }, el("kbd", null, key)), el("td", null, what))))),
-		el("h3", null, "Marks"),
-		el("dl", { class: "marks" }, MARKS.map(([kind, name, what]) => [el("dt", null, el("i", { class: "mark " + kind, "aria-hidden": "true" }), name), el("dd", null, what)])),
-		el("p", { class: "muted" }, "Where a pixel stands for many slices, a column shows their shares of the time: hold from the ground up, wait above it. A thread that neither holds nor waits does I/O, runs native code, sleeps, or has no CPU."));
+		dialog.append(
+			el(
+				"div",
+				{ class: "details-head" },
+				el("h2", { id: "help-h" }, "Keys and marks"),
+				el(
+					"button",
+					{
+						type: "button",
+						class: "quiet",
+						"aria-label": "Close",
+						on: { click: () => dialog.close() },
+					},
+					"×",
+				),
+			),
+			el(
+				"p",
+				{ class: "muted" },
+				"Keys work once the timeline has the focus (click it). Drag moves; drag the " +
+					"ruler, or with Shift the rows, to zoom to a part; double-click a slice to " +
+					"zoom to it.",
+			),
+			el(
+				"table",
+				{ class: "keys" },
+				el(
+					"tbody",
+					null,
+					KEYS.map(([key, what]) =>
+						el(
+							"tr",
+							null,
+							el("th", { scope: "row" }, el("kbd", null, key)),
+							el("td", null, what),
+						),
+					),
+				),
+			),
+			el("h3", null, "Marks"),
+			el(
+				"dl",
+				{ class: "marks" },
+				MARKS.map(([kind, name, what]) => [
+					el("dt", null, el("i", { class: "mark " + kind, "aria-hidden": "true" }), name),
+					el("dd", null, what),
+				]),
+			),
+			el(
+				"p",
+				{ class: "muted" },
+				"Where a pixel stands for many slices, a column shows their shares of the " +
+					"time: hold from the ground up, wait above it. A thread that neither holds nor " +
+					"waits does I/O, runs native code, sleeps, or has no CPU.",
+			),
+		);
 	dialog.showModal();
 }
 
 function showLegend() {
-	$("legend").replaceChildren(...MARKS.map(([kind, name, what]) => el("li", { title: what }, el("i", { class: "mark " + kind, "aria-hidden": "true" }), name)));
+	$("legend").replaceChildren(
+		...MARKS.map(([kind, name, what]) =>
+			el(
+				"li",
+				{ title: what },
+				el("i", { class: "mark " + kind, "aria-hidden": "true" }),
+				name,
+			),
+		),
+	);
 }
 
 /* ---- all ---- */
 
 function showNav() {
-	const links = [["glance", "Overview"], ["timeline", "Timeline"], ["ranks", "Processes"], ["threads", "Threads"], ["blame", "Who blocked whom"],
-		["longest", "Longest"], ["usage", "Over time"], ["exact", "Exactness"]];
+	const links = [
+		["glance", "Overview"],
+		["timeline", "Timeline"],
+		["ranks", "Processes"],
+		["threads", "Threads"],
+		["blame", "Who blocked whom"],
+		["longest", "Longest"],
+		["usage", "Over time"],
+		["exact", "Exactness"],
+	];
 
-	$("nav").replaceChildren(...links.filter(([id]) => !$(id).hidden).map(([id, name]) => el("a", { href: "#" + id }, name)));
+	$("nav").replaceChildren(
+		...links
+			.filter(([id]) => !$(id).hidden)
+			.map(([id, name]) => el("a", { href: "#" + id }, name)),
+	);
 }
 
 function showTimeline() {
@@ -102,7 +182,9 @@ function showTimeline() {
 
 	$("timeline").hidden = false;
 	if (model.rows.length > OPEN_ROWS)
-		model.processes.forEach((process, k) => { process.open = k === 0 && process.rows.length <= OPEN_ROWS * 2; });
+		model.processes.forEach((process, k) => {
+			process.open = k === 0 && process.rows.length <= OPEN_ROWS * 2;
+		});
 	makeStrips(model);
 	when("window", hideTip);
 	when("rows", fitRows);
@@ -125,7 +207,9 @@ function openToOthers() {
 	window.giltrace = {
 		model: view.model,
 		window: () => [view.t0, view.t1],
-		setWindow, goTo, select,
+		setWindow,
+		goTo,
+		select,
 		selected: () => view.selected,
 		items: () => view.items.length,
 		paint: () => {
@@ -135,16 +219,23 @@ function openToOthers() {
 		frames: () => view.drawn,
 		/* The middle of a slice or cell in the window of the browser; its row must be in sight. */
 		position: what => {
-			const [start, len] = stretchOf(what), item = itemOf(what.row), box = canvas.getBoundingClientRect();
+			const [start, len] = stretchOf(what);
+			const item = itemOf(what.row);
+			const box = canvas.getBoundingClientRect();
 
-			return [box.left + toX(start + len / 2), rowsBox.getBoundingClientRect().top - rowsBox.scrollTop + item.y + item.h / 2];
+			return [
+				box.left + toX(start + len / 2),
+				rowsBox.getBoundingClientRect().top - rowsBox.scrollTop + item.y + item.h / 2,
+			];
 		},
 	};
 }
 
 function fail(error) {
 	$("title").textContent = "This report cannot be shown";
-	$("banners").append(el("p", { class: "banner bad" }, String(error && error.message || error)));
+	$("banners").append(
+		el("p", { class: "banner bad" }, String((error && error.message) || error)),
+	);
 	document.documentElement.dataset.state = "failed";
 	throw error;
 }
@@ -154,11 +245,12 @@ function show(model) {
 	setTheme(remembered());
 	$("theme").addEventListener("click", nextTheme);
 	$("help-open").addEventListener("click", openHelp);
-	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(document.documentElement.dataset.theme));
+	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+		setTheme(document.documentElement.dataset.theme),
+	);
 	showHead();
 	showBanners();
-	if (model.processes.length)
-		showTimeline();
+	if (model.processes.length) showTimeline();
 	showGlance();
 	showRanks();
 	showThreads();
@@ -167,7 +259,10 @@ function show(model) {
 	showUsage();
 	showExact();
 	showNav();
-	$("foot").textContent = "Made by gil2trace " + model.meta.version + ". This page is complete in itself and loads nothing.";
+	$("foot").textContent =
+		"Made by gil2trace " +
+		model.meta.version +
+		". This page is complete in itself and loads nothing.";
 	openToOthers();
 	document.documentElement.dataset.state = "ready";
 }

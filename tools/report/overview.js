@@ -4,12 +4,14 @@
  * shows how much of the time the GILs were held, and how many threads waited on average.
  */
 
-const overview = $("overview"), ruler = $("ruler");
+const overview = $("overview");
+const ruler = $("ruler");
 let overviewColumns = null;
 
 /* How much of the columns' time is known of. */
 function addCoverage(columns, t0, step, process) {
-	const { start, end } = process, gils = gilsOf(process);
+	const { start, end } = process;
+	const gils = gilsOf(process);
 
 	spread(columns, t0, step, columns.length, start, end, (end - start) * gils);
 	for (const gap of process.gaps)
@@ -19,23 +21,22 @@ function addCoverage(columns, t0, step, process) {
 
 /* Sums over all processes in as many columns as there are pixels. */
 function overviewData(width) {
-	if (overviewColumns && overviewColumns.width === width)
-		return overviewColumns;
+	if (overviewColumns && overviewColumns.width === width) return overviewColumns;
 	const out = [new Float64Array(width), new Float64Array(width)];
-	const covered = new Float64Array(width), [t0, t1] = whole(), step = (t1 - t0) / width;
+	const covered = new Float64Array(width);
+	const [t0, t1] = whole();
+	const step = (t1 - t0) / width;
 	let most = 0;
 
 	for (const process of view.model.processes) {
 		stripColumns(view.model, process, t0, step, width, out);
-		if (process.end > process.start)
-			addCoverage(covered, t0, step, process);
+		if (process.end > process.start) addCoverage(covered, t0, step, process);
 	}
-	const known = covered.map(ns => ns > step * 0.001 ? 1 : 0);
-	const used = out[1].map((held, x) => known[x] ? Math.min(1, held / covered[x]) : 0);
+	const known = covered.map(ns => (ns > step * 0.001 ? 1 : 0));
+	const used = out[1].map((held, x) => (known[x] ? Math.min(1, held / covered[x]) : 0));
 	const waiting = out[0].map(ns => ns / step);
-	for (const n of waiting)
-		most = Math.max(most, n);
-	$("waiting-key").lastChild.textContent = "threads waiting, max " + most.toFixed(1);
+	for (const n of waiting) most = Math.max(most, n);
+	$("waiting-key").lastChild.textContent = "waiting, max " + most.toFixed(1);
 	overviewColumns = { width, t0, step, known, used, waiting, most };
 	return overviewColumns;
 }
@@ -43,7 +44,7 @@ function overviewData(width) {
 function overviewX(t, width) {
 	const [t0, t1] = whole();
 
-	return (t - t0) / (t1 - t0) * width;
+	return ((t - t0) / (t1 - t0)) * width;
 }
 
 function drawOverviewLosses(g, width, height) {
@@ -60,8 +61,7 @@ function drawOverviewWindow(g, width, height) {
 	const x0 = Math.max(0, overviewX(view.t0, width));
 	const x1 = Math.max(x0 + 2, Math.min(width, overviewX(view.t1, width)));
 
-	if (x1 - x0 > width * 0.97)
-		return;
+	if (x1 - x0 > width * 0.97) return;
 	g.fillStyle = view.colours.css.surface;
 	g.globalAlpha = 0.66;
 	g.fillRect(0, 0, x0, height);
@@ -81,7 +81,8 @@ function drawOverviewWindow(g, width, height) {
 let still = null;
 
 function drawOverview(width, height) {
-	const data = overviewData(width), c = view.colours.css;
+	const data = overviewData(width);
+	const c = view.colours.css;
 
 	still = { canvas: document.createElement("canvas"), data, colours: view.colours, height };
 	fitCanvas(still.canvas, width, height);
@@ -96,24 +97,41 @@ function drawOverview(width, height) {
 			g.rect(x, height - Math.max(1, data.used[x] * (height - 6)), 1, height);
 	g.fill();
 	/* The line on a ground of its own, so that it is seen on any. */
-	for (const [colour, thick] of data.most > 0 ? [[c.surface, 3.5], [c["wait-line"], 1.5]] : []) {
+	for (const [colour, thick] of data.most > 0
+		? [
+				[c.surface, 3.5],
+				[c["wait-line"], 1.5],
+			]
+		: []) {
 		g.strokeStyle = colour;
 		g.lineWidth = thick;
 		g.lineJoin = "round";
 		g.beginPath();
 		for (let x = 0; x < width; x++)
-			if (data.known[x]) /* no line where nothing is known */
-				g[data.known[x - 1] ? "lineTo" : "moveTo"](x + 0.5, height - 3 - data.waiting[x] / data.most * (height - 9));
+			if (data.known[x])
+				/* no line where nothing is known */
+				g[data.known[x - 1] ? "lineTo" : "moveTo"](
+					x + 0.5,
+					height - 3 - (data.waiting[x] / data.most) * (height - 9),
+				);
 		g.stroke();
 	}
 	drawOverviewLosses(g, width, height);
 }
 
 function paintOverview() {
-	const width = Math.floor(view.width), height = overview.parentNode.clientHeight;
-	const changed = fitCanvas(overview, width, height), g = overview.getContext("2d");
+	const width = Math.floor(view.width);
+	const height = overview.parentNode.clientHeight;
+	const changed = fitCanvas(overview, width, height);
+	const g = overview.getContext("2d");
 
-	if (changed || !still || still.data !== overviewColumns || still.colours !== view.colours || still.height !== height)
+	if (
+		changed ||
+		!still ||
+		still.data !== overviewColumns ||
+		still.colours !== view.colours ||
+		still.height !== height
+	)
 		drawOverview(width, height);
 	g.setTransform(1, 0, 0, 1, 0, 0);
 	g.drawImage(still.canvas, 0, 0);
@@ -123,20 +141,23 @@ function paintOverview() {
 
 /* Ticks of the window; where they need many digits, they count from a round time beside the ruler. */
 function placeTicks() {
-	const step = niceStep(nsPerPixel() * 96), ticks = [];
+	const step = niceStep(nsPerPixel() * 96);
+	const ticks = [];
 
 	for (let k = Math.ceil(view.t0 / step); k * step <= view.t1 && ticks.length < 200; k++)
 		ticks.push(k * step);
 	view.ticks = ticks;
 	view.tickStep = step;
-	view.tickBase = step < 1e5 ? Math.max(0, Math.floor(view.t0 / (step * 100)) * step * 100) : null;
+	view.tickBase =
+		step < 1e5 ? Math.max(0, Math.floor(view.t0 / (step * 100)) * step * 100) : null;
 }
 
 function paintRuler() {
 	const height = ruler.parentNode.clientHeight;
 
 	fitCanvas(ruler, view.width, height);
-	const g = ruler.getContext("2d"), c = view.colours.css;
+	const g = ruler.getContext("2d");
+	const c = view.colours.css;
 	g.setTransform(ruler.dpr, 0, 0, ruler.dpr, 0, 0);
 	g.fillStyle = c.surface;
 	g.fillRect(0, 0, view.width, height);
@@ -148,8 +169,15 @@ function paintRuler() {
 		g.fillStyle = c.line;
 		g.fillRect(x, height - 7, 1, 7);
 		g.fillStyle = c.muted;
-		g.fillText(view.tickBase === null ? fmtTime(t, view.tickStep) : fmtOffset(t - view.tickBase, view.tickStep), x + 4, height / 2 + 1);
+		g.fillText(
+			view.tickBase === null
+				? fmtTime(t, view.tickStep)
+				: fmtOffset(t - view.tickBase, view.tickStep),
+			x + 4,
+			height / 2 + 1,
+		);
 	}
 	$("tl-side").textContent = view.tickBase ? fmtTime(view.tickBase) + " +" : "Threads";
-	$("window").textContent = fmtDur(view.t1 - view.t0, 3) + " from " + fmtTime(Math.max(0, view.t0), nsPerPixel() * 10);
+	$("window").textContent =
+		fmtDur(view.t1 - view.t0, 3) + " from " + fmtTime(Math.max(0, view.t0), nsPerPixel() * 10);
 }

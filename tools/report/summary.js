@@ -10,7 +10,9 @@ function numbersOf(process) {
 
 /* The summary's numbers of all processes, with the process itself. */
 function allNumbers() {
-	return view.model.processes.map(process => [process, numbersOf(process)]).filter(pair => pair[1]);
+	return view.model.processes
+		.map(process => [process, numbersOf(process)])
+		.filter(pair => pair[1]);
 }
 
 function sum(list, fn) {
@@ -18,14 +20,14 @@ function sum(list, fn) {
 }
 
 function rowOf(process, tid) {
-	if (!process.byTid)
-		process.byTid = new Map(process.rows.map(row => [row.tid, row]));
+	if (!process.byTid) process.byTid = new Map(process.rows.map(row => [row.tid, row]));
 	return process.byTid.get(tid);
 }
 
 /* What a thread is called; of several processes, with the process. */
 function threadName(process, tid, short) {
-	const row = rowOf(process, tid), name = row ? row.title : "thread " + tid;
+	const row = rowOf(process, tid);
+	const name = row ? row.title : "thread " + tid;
 
 	return short || view.model.processes.length < 2 ? name : name + " (" + shortName(process) + ")";
 }
@@ -36,8 +38,21 @@ function shortName(process) {
 
 /* Of all processes together. */
 function totals() {
-	const all = allNumbers(), t = { held: 0, known: 0, waited: 0, observed: 0, takes: 0, contended: 0,
-		forced: 0, voluntary: 0, waits: 0, threads: 0, lost: 0, longest: [null, null] };
+	const all = allNumbers();
+	const t = {
+		held: 0,
+		known: 0,
+		waited: 0,
+		observed: 0,
+		takes: 0,
+		contended: 0,
+		forced: 0,
+		voluntary: 0,
+		waits: 0,
+		threads: 0,
+		lost: 0,
+		longest: [null, null],
+	};
 
 	for (const [process, p] of all) {
 		t.held += sum(p.gils, g => g.held_ns);
@@ -62,16 +77,29 @@ function totals() {
 }
 
 function tile(name, value, note, kind) {
-	return el("div", { class: "tile" + (kind ? " " + kind : "") }, el("p", { class: "tile-name" }, name),
-		el("p", { class: "tile-value num" }, value), el("p", { class: "tile-note" }, note));
+	return el(
+		"div",
+		{ class: "tile" + (kind ? " " + kind : "") },
+		el("p", { class: "tile-name" }, name),
+		el("p", { class: "tile-value num" }, value),
+		el("p", { class: "tile-note" }, note),
+	);
 }
 
 function longestTile(name, longest, kind) {
-	if (!longest)
-		return tile(name, "–", "none", kind);
+	if (!longest) return tile(name, "–", "none", kind);
 	const { process, slice } = longest;
 
-	return tile(name, fmtDur(slice.ns, 3), link(threadName(process, slice.tid), () => goToSlice(process, slice, kind === "t-wait" ? TAKE : HOLD), "Show it"), kind);
+	return tile(
+		name,
+		fmtDur(slice.ns, 3),
+		link(
+			threadName(process, slice.tid),
+			() => goToSlice(process, slice, kind === "t-wait" ? TAKE : HOLD),
+			"Show it",
+		),
+		kind,
+	);
 }
 
 function showTiles(t) {
@@ -79,38 +107,65 @@ function showTiles(t) {
 
 	$("tiles").replaceChildren(
 		tile("GIL in use", fmtPct(share(t.held, t.known)), "of the recorded time", "t-hold"),
-		tile("Waiting", fmtPct(share(t.waited, t.observed)), "of the threads' time: " + fmtDur(t.waited, 3) + " in " + plural(t.waits, "wait"), "t-wait"),
+		tile(
+			"Waiting",
+			fmtPct(share(t.waited, t.observed)),
+			"of the threads' time: " + fmtDur(t.waited, 3) + " in " + plural(t.waits, "wait"),
+			"t-wait",
+		),
 		longestTile("Longest wait", t.longest[TAKE], "t-wait"),
 		longestTile("Longest hold", t.longest[HOLD], "t-hold"),
-		tile("Forced releases", releases ? fmtPct(t.forced / releases) : "–", releases ? fmtInt(t.forced) + " of " + fmtInt(releases) : "not known"),
-		tile("Lost events", t.lost ? fmtInt(t.lost) : "None", link("What is not exact", () => $("exact").scrollIntoView()), t.lost ? "t-bad" : ""));
+		tile(
+			"Forced releases",
+			releases ? fmtPct(t.forced / releases) : "–",
+			releases ? fmtInt(t.forced) + " of " + fmtInt(releases) : "not known",
+		),
+		tile(
+			"Lost events",
+			t.lost ? fmtInt(t.lost) : "None",
+			link("What is not exact", () => $("exact").scrollIntoView()),
+			t.lost ? "t-bad" : "",
+		),
+	);
 }
 
 /* The blocker that cost a victim most, among threads. */
 function worstPair(p) {
-	return p.pairs.reduce((best, pair) => pair.kind === "thread" && !(best && best.ns >= pair.ns) ? pair : best, null);
+	return p.pairs.reduce(
+		(best, pair) => (pair.kind === "thread" && !(best && best.ns >= pair.ns) ? pair : best),
+		null,
+	);
 }
 
 function findings(t) {
-	const all = allNumbers(), out = [];
+	const all = allNumbers();
+	const out = [];
 	const waited = share(t.waited, t.observed);
 
-	if (!t.threads)
-		return ["No thread had anything to do with the GIL while this was recorded."];
+	if (!t.threads) return ["No thread had anything to do with the GIL while this was recorded."];
 	if (!(waited > 0.005))
 		out.push("Threads hardly waited for the GIL: " + fmtPct(waited || 0) + " of their time.");
 	else
-		out.push("Threads spent " + fmtPct(waited) + " of their time waiting for the GIL" +
-			(t.takes ? "; " + fmtPct(share(t.contended, t.takes)) + " of the takes had to wait." : "."));
-	if (waited > 0.005)
-		out.push(...victimFindings(all));
+		out.push(
+			"Threads spent " +
+				fmtPct(waited) +
+				" of their time waiting for the GIL" +
+				(t.takes
+					? "; " + fmtPct(share(t.contended, t.takes)) + " of the takes had to wait."
+					: "."),
+		);
+	if (waited > 0.005) out.push(...victimFindings(all));
 	const releases = t.forced + t.voluntary;
 	if (releases && t.forced / releases > 0.5 && waited > 0.005)
-		out.push("Most releases were forced: threads that compute in Python take turns at the switch interval.");
+		out.push(
+			"Most releases were forced: threads that compute in Python take turns at the switch interval.",
+		);
 	else if (releases && t.voluntary / releases > 0.9 && waited > 0.005)
-		out.push("Nearly all releases were voluntary: threads let the GIL go by themselves, for I/O or native code, and wait to get it back.");
-	if (all.length > 1)
-		out.push(rankFinding(all));
+		out.push(
+			"Nearly all releases were voluntary: threads let the GIL go by themselves, for " +
+				"I/O or native code, and wait to get it back.",
+		);
+	if (all.length > 1) out.push(rankFinding(all));
 	return out.filter(Boolean);
 }
 
@@ -119,28 +174,56 @@ function victimFindings(all) {
 
 	for (const [process, p] of all)
 		for (const thread of p.threads)
-			if (!worst || thread.wait_ns > worst.thread.wait_ns)
-				worst = { process, p, thread };
-	if (!worst || !worst.thread.wait_ns)
-		return [];
+			if (!worst || thread.wait_ns > worst.thread.wait_ns) worst = { process, p, thread };
+	if (!worst || !worst.thread.wait_ns) return [];
 	const { process, p, thread } = worst;
-	const pair = p.pairs.filter(x => x.victim === thread.tid && x.kind === "thread").sort((a, b) => b.ns - a.ns)[0];
+	const pair = p.pairs
+		.filter(x => x.victim === thread.tid && x.kind === "thread")
+		.sort((a, b) => b.ns - a.ns)[0];
 	const row = rowOf(process, thread.tid);
 
-	return [["", row ? link(threadName(process, thread.tid), () => toTimeline(row), "Show this thread") : threadName(process, thread.tid),
-		" waited longest, " + fmtDur(thread.wait_ns, 3) + " or " + fmtPct(share(thread.wait_ns, thread.observed_ns)) + " of its time",
-		pair ? ": " + fmtPct(share(pair.ns, thread.wait_ns)) + " of that while " + threadName(process, pair.blocker, true) + " had the GIL." : "."]];
+	return [
+		[
+			"",
+			row
+				? link(threadName(process, thread.tid), () => toTimeline(row), "Show this thread")
+				: threadName(process, thread.tid),
+			" waited longest, " +
+				fmtDur(thread.wait_ns, 3) +
+				" or " +
+				fmtPct(share(thread.wait_ns, thread.observed_ns)) +
+				" of its time",
+			pair
+				? ": " +
+					fmtPct(share(pair.ns, thread.wait_ns)) +
+					" of that while " +
+					threadName(process, pair.blocker, true) +
+					" had the GIL."
+				: ".",
+		],
+	];
 }
 
 function rankFinding(all) {
-	const shares = all.map(([process, p]) => ({ process, x: share(p.wait_ns, p.observed_ns) })).filter(s => s.x >= 0)
+	const shares = all
+		.map(([process, p]) => ({ process, x: share(p.wait_ns, p.observed_ns) }))
+		.filter(s => s.x >= 0)
 		.sort((a, b) => b.x - a.x);
-	const first = shares[0], last = shares[shares.length - 1];
+	const first = shares[0];
+	const last = shares[shares.length - 1];
 
-	if (!first || first === last || first.x < 0.005)
-		return null;
-	return "Of the processes, " + shortName(first.process) + " waits most (" + fmtPct(first.x) + ") and " +
-		shortName(last.process) + " least (" + fmtPct(last.x) + ").";
+	if (!first || first === last || first.x < 0.005) return null;
+	return (
+		"Of the processes, " +
+		shortName(first.process) +
+		" waits most (" +
+		fmtPct(first.x) +
+		") and " +
+		shortName(last.process) +
+		" least (" +
+		fmtPct(last.x) +
+		")."
+	);
 }
 
 function toTimeline(row) {
@@ -152,10 +235,10 @@ function toTimeline(row) {
 
 /* From a table to a slice of the timeline: the slice, or the cell that it is in. */
 function goToSlice(process, slice, kind) {
-	const row = rowOf(process, slice.tid), s = view.model.slices;
+	const row = rowOf(process, slice.tid);
+	const s = view.model.slices;
 
-	if (!row)
-		return;
+	if (!row) return;
 	const start = process.start + slice.offset_ns;
 	const [i0, i1] = slicesIn(view.model, row, start - 1, start + 1);
 	let found = null;
@@ -165,43 +248,95 @@ function goToSlice(process, slice, kind) {
 			found = { row, slice: i };
 	found = found || findAt(view.model, row, start + 0.5, 0);
 	toTimeline(row);
-	if (found)
-		goTo(found);
-	else
-		showStretch(start, slice.ns);
+	if (found) goTo(found);
+	else showStretch(start, slice.ns);
 }
 
 /* ---- a line for each process ---- */
 
 function rankColumns() {
 	const waits = ([, p]) => share(p.wait_ns, p.observed_ns);
-	const held = ([, p]) => share(sum(p.gils, g => g.held_ns), p.known_ns * Math.max(1, p.gils.length));
+	const held = ([, p]) =>
+		share(
+			sum(p.gils, g => g.held_ns),
+			p.known_ns * Math.max(1, p.gils.length),
+		);
 	const worst = ([process, p]) => {
 		const pair = worstPair(p);
 
-		return pair ? threadName(process, pair.blocker, true) + " → " + threadName(process, pair.victim, true) + ", " + fmtDur(pair.ns, 3) : "–";
+		return pair
+			? threadName(process, pair.blocker, true) +
+					" → " +
+					threadName(process, pair.victim, true) +
+					", " +
+					fmtDur(pair.ns, 3)
+			: "–";
 	};
 
 	return [
-		{ title: "Process", value: ([process]) => process.title, cell: ([process]) => process.title, head: true },
-		{ title: "Rank", value: ([process]) => process.rank ?? -1, cell: ([process]) => process.rank ?? "–", num: true },
-		{ title: "Waiting", value: waits, cell: x => shareCell(waits(x), "wait"), num: true, help: "Share of its threads' time" },
+		{
+			title: "Process",
+			value: ([process]) => process.title,
+			cell: ([process]) => process.title,
+			head: true,
+		},
+		{
+			title: "Rank",
+			value: ([process]) => process.rank ?? -1,
+			cell: ([process]) => process.rank ?? "–",
+			num: true,
+		},
+		{
+			title: "Waiting",
+			value: waits,
+			cell: x => shareCell(waits(x), "wait"),
+			num: true,
+			help: "Share of its threads' time",
+		},
 		{ title: "GIL in use", value: held, cell: x => shareCell(held(x), "hold"), num: true },
-		{ title: "Waited", value: ([, p]) => p.wait_ns, cell: ([, p]) => fmtDur(p.wait_ns, 3), num: true, help: "All threads together" },
-		{ title: "Recorded", value: ([, p]) => p.span_ns, cell: ([, p]) => fmtDur(p.span_ns, 3), num: true },
-		{ title: "Threads", value: ([, p]) => p.threads.length, cell: ([, p]) => fmtInt(p.threads.length), num: true },
-		{ title: "Lost events", value: ([, p]) => p.lost, cell: ([, p]) => fmtInt(p.lost), num: true },
+		{
+			title: "Waited",
+			value: ([, p]) => p.wait_ns,
+			cell: ([, p]) => fmtDur(p.wait_ns, 3),
+			num: true,
+			help: "All threads together",
+		},
+		{
+			title: "Recorded",
+			value: ([, p]) => p.span_ns,
+			cell: ([, p]) => fmtDur(p.span_ns, 3),
+			num: true,
+		},
+		{
+			title: "Threads",
+			value: ([, p]) => p.threads.length,
+			cell: ([, p]) => fmtInt(p.threads.length),
+			num: true,
+		},
+		{
+			title: "Lost events",
+			value: ([, p]) => p.lost,
+			cell: ([, p]) => fmtInt(p.lost),
+			num: true,
+		},
 		{ title: "Worst blocker → victim", value: worst, cell: worst },
 	];
 }
 
 function showRanks() {
-	const all = allNumbers(), section = $("ranks");
+	const all = allNumbers();
+	const section = $("ranks");
 
-	if (!all.length)
-		return;
-	section.replaceChildren(el("h2", { id: "ranks-h" }, all.length > 1 ? "Processes, slowest first" : "Process"),
-		sortable({ columns: rankColumns(), rows: all, sort: 2, caption: "Each process with its waiting and its use of the GIL" }));
+	if (!all.length) return;
+	section.replaceChildren(
+		el("h2", { id: "ranks-h" }, all.length > 1 ? "Processes, slowest first" : "Process"),
+		sortable({
+			columns: rankColumns(),
+			rows: all,
+			sort: 2,
+			caption: "Each process with its waiting and its use of the GIL",
+		}),
+	);
 	section.hidden = false;
 }
 
@@ -212,24 +347,31 @@ function baseName(path) {
 }
 
 function showHead() {
-	const { model } = view, list = model.processes;
+	const { model } = view;
+	const list = model.processes;
 	const names = list.map(p => baseName(p.path)).filter(Boolean);
 	const title = list.length === 1 ? list[0].title : plural(list.length, "process", "processes");
 
 	$("title").textContent = list.length ? title : "Nothing was recorded";
 	document.title = "GIL report: " + ($("title").textContent || "");
-	const facts = [list.length > 1 && names.length ? names.slice(0, 3).join(", ") + (names.length > 3 ? " and " + (names.length - 3) + " more" : "") : names[0],
+	const facts = [
+		list.length > 1 && names.length
+			? names.slice(0, 3).join(", ") +
+				(names.length > 3 ? " and " + (names.length - 3) + " more" : "")
+			: names[0],
 		list.length === 1 && list[0].tags ? clean(list[0].tags) : null,
-		list.length ? "recorded " + fmtDur(model.end, 3) + " from " + fmtDate(model.base, 0).slice(0, -6) : null,
-		plural(model.rows.length, "thread")].filter(Boolean);
+		list.length
+			? "recorded " + fmtDur(model.end, 3) + " from " + fmtDate(model.base, 0).slice(0, -6)
+			: null,
+		plural(model.rows.length, "thread"),
+	].filter(Boolean);
 	$("facts").textContent = facts.join(" · ");
 }
 
 function showGlance() {
 	const t = totals();
 
-	if (!view.model.summary)
-		return;
+	if (!view.model.summary) return;
 	showTiles(t);
 	$("findings").replaceChildren(...findings(t).map(text => el("li", null, text)));
 	$("glance").hidden = false;

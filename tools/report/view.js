@@ -4,21 +4,27 @@
  * for a redraw, which happens once per frame.
  */
 
-const ROW_H = 22, PROCESS_H = 30;
+const ROW_H = 22;
+const PROCESS_H = 30;
 const SPAN_MIN = 50; /* ns: closer there is nothing to see */
 const OPEN_ROWS = 400; /* with more threads than that, processes begin closed */
 
 const view = {
-	model: null, colours: null,
-	t0: 0, t1: 1, /* the window, ns from the base */
-	items: [], height: 0, /* rows from top to bottom: {y, h, process, row (none: the process's)} */
-	filter: "", sort: "busy",
-	active: null, /* row that the keys work on */
-	selected: null, /* {row, slice} or {row, cell}: indices into the model's arrays */
-	brush: null, /* {t0, t1} while a part is being chosen */
-	width: 0, /* of the picture, in pixels */
-	back: [], /* earlier windows */
-	drawn: 0, frameMs: 0, /* frames so far; what the latest cost */
+	model: null,
+	colours: null,
+	t0: 0,
+	t1: 1 /* the window, ns from the base */,
+	items: [],
+	height: 0 /* rows from top to bottom: {y, h, process, row (none: the process's)} */,
+	filter: "",
+	sort: "busy",
+	active: null /* row that the keys work on */,
+	selected: null /* {row, slice} or {row, cell}: indices into the model's arrays */,
+	brush: null /* {t0, t1} while a part is being chosen */,
+	width: 0 /* of the picture, in pixels */,
+	back: [] /* earlier windows */,
+	drawn: 0,
+	frameMs: 0 /* frames so far; what the latest cost */,
 };
 
 const listeners = { window: [], rows: [], selection: [] };
@@ -28,8 +34,7 @@ function when(what, fn) {
 }
 
 function tell(what) {
-	for (const fn of listeners[what])
-		fn();
+	for (const fn of listeners[what]) fn();
 }
 
 /* ---- redrawing ---- */
@@ -45,8 +50,7 @@ function paintNow() {
 	const began = performance.now();
 
 	pending = false;
-	for (const fn of painters)
-		fn();
+	for (const fn of painters) fn();
 	view.drawn++;
 	view.frameMs = performance.now() - began;
 }
@@ -80,8 +84,7 @@ function setWindow(t0, t1) {
 	let span = Math.min(Math.max(t1 - t0, SPAN_MIN), high - low);
 	const middle = (t0 + t1) / 2;
 
-	if (t1 - t0 !== span)
-		t0 = middle - span / 2;
+	if (t1 - t0 !== span) t0 = middle - span / 2;
 	t0 = Math.min(Math.max(t0, low), high - span);
 	view.t0 = t0;
 	view.t1 = t0 + span;
@@ -98,20 +101,19 @@ function stopMoving() {
 
 /* Goes there in a few frames, so that the eye can follow. */
 function glideTo(t0, t1) {
-	const from = [view.t0, view.t1], began = performance.now();
+	const from = [view.t0, view.t1];
+	const began = performance.now();
 	const ms = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 180;
 
 	stopMoving();
 	view.back.push(from);
-	if (view.back.length > 50)
-		view.back.shift();
+	if (view.back.length > 50) view.back.shift();
 	const step = now => {
 		const x = ms ? Math.min(1, Math.max(0, (now - began) / ms)) : 1;
 		const part = 1 - (1 - x) ** 3;
 
 		setWindow(from[0] + (t0 - from[0]) * part, from[1] + (t1 - from[1]) * part);
-		if (x < 1)
-			moving = requestAnimationFrame(step);
+		if (x < 1) moving = requestAnimationFrame(step);
 	};
 	step(began);
 }
@@ -161,7 +163,7 @@ const ORDERS = {
 /* The main thread is where people look first. */
 function sortedRows(process) {
 	const order = ORDERS[view.sort];
-	const main = row => view.sort === "busy" && row.tid === process.main ? 0 : 1;
+	const main = row => (view.sort === "busy" && row.tid === process.main ? 0 : 1);
 
 	return process.rows.slice().sort((a, b) => main(a) - main(b) || order(a, b) || a.tid - b.tid);
 }
@@ -169,7 +171,8 @@ function sortedRows(process) {
 function layout() {
 	const wanted = view.filter.toLowerCase();
 	const items = [];
-	let y = 0, found = 0;
+	let y = 0;
+	let found = 0;
 	const add = (h, process, row) => {
 		items.push({ y, h, process, row });
 		y += h;
@@ -177,22 +180,19 @@ function layout() {
 
 	for (const process of view.model.processes) {
 		const whole = wanted && process.title.toLowerCase().includes(wanted);
-		const rows = sortedRows(process).filter(row =>
-			!wanted || whole || row.title.toLowerCase().includes(wanted));
+		const rows = sortedRows(process).filter(
+			row => !wanted || whole || row.title.toLowerCase().includes(wanted),
+		);
 
-		if (wanted && !rows.length && !whole)
-			continue;
+		if (wanted && !rows.length && !whole) continue;
 		found += rows.length;
 		add(PROCESS_H, process, null);
-		if (process.open || wanted)
-			for (const row of rows)
-				add(ROW_H, process, row);
+		if (process.open || wanted) for (const row of rows) add(ROW_H, process, row);
 	}
 	view.items = items;
 	view.height = y;
 	view.found = found;
-	if (view.active && !items.some(item => item.row === view.active))
-		view.active = null;
+	if (view.active && !items.some(item => item.row === view.active)) view.active = null;
 	tell("rows");
 	redraw();
 }
@@ -211,7 +211,8 @@ function revealRow(row) {
 		}
 		layout();
 	}
-	const item = itemOf(row), box = $("rows");
+	const item = itemOf(row);
+	const box = $("rows");
 
 	if (item && (item.y < box.scrollTop || item.y + item.h > box.scrollTop + box.clientHeight))
 		box.scrollTop = item.y - box.clientHeight / 2 + item.h / 2;
@@ -223,8 +224,7 @@ function revealRow(row) {
 
 function select(what) {
 	view.selected = what;
-	if (what)
-		view.active = what.row;
+	if (what) view.active = what.row;
 	tell("selection");
 	redraw();
 }
@@ -233,8 +233,7 @@ function select(what) {
 function stretchOf(what) {
 	const { slices, cells } = view.model;
 
-	if (what.slice !== undefined)
-		return [slices.start[what.slice], slices.len[what.slice]];
+	if (what.slice !== undefined) return [slices.start[what.slice], slices.len[what.slice]];
 	return [cells.start[what.cell], what.row.width];
 }
 
@@ -251,23 +250,19 @@ function neighbour(row, what, direction) {
 	let i = above(slices.start, row.i0, row.i1, here) - 1;
 	let j = above(cells.start, row.j0, row.j1, here) - 1;
 
-	if (what && what.row === row && what.slice !== undefined)
-		i = what.slice;
+	if (what && what.row === row && what.slice !== undefined) i = what.slice;
 	if (direction > 0) {
 		i++;
 		j++;
 	} else {
-		if (what && what.row === row && what.slice !== undefined)
-			i--;
-		else
-			while (i >= row.i0 && slices.start[i] >= here)
-				i--;
-		while (j >= row.j0 && cells.start[j] >= here)
-			j--;
+		if (what && what.row === row && what.slice !== undefined) i--;
+		else while (i >= row.i0 && slices.start[i] >= here) i--;
+		while (j >= row.j0 && cells.start[j] >= here) j--;
 	}
-	const hasSlice = i >= row.i0 && i < row.i1, hasCell = j >= row.j0 && j < row.j1;
-	const sliceFirst = hasSlice && (!hasCell ||
-		direction * (slices.start[i] - cells.start[j]) <= 0);
+	const hasSlice = i >= row.i0 && i < row.i1;
+	const hasCell = j >= row.j0 && j < row.j1;
+	const sliceFirst =
+		hasSlice && (!hasCell || direction * (slices.start[i] - cells.start[j]) <= 0);
 
 	return sliceFirst ? { row, slice: i } : hasCell ? { row, cell: j } : null;
 }
@@ -279,19 +274,17 @@ function neighbour(row, what, direction) {
 function blockerOf(what) {
 	const { slices, cells, rows } = view.model;
 
-	if (!what || what.slice === undefined || slices.blocker[what.slice] < 0)
-		return null;
-	const row = rows[slices.blocker[what.slice]], start = slices.start[what.slice];
+	if (!what || what.slice === undefined || slices.blocker[what.slice] < 0) return null;
+	const row = rows[slices.blocker[what.slice]];
+	const start = slices.start[what.slice];
 	const end = start + slices.len[what.slice];
 	const slice = longestIn(view.model, row, HOLD, start, end);
 
-	if (slice >= 0)
-		return { row, slice };
+	if (slice >= 0) return { row, slice };
 	const [j0, j1] = cellsIn(view.model, row, start, end);
 	let best = -1;
 
 	for (let j = j0; j < j1; j++)
-		if (best < 0 || cells.ns[HOLD][j] > cells.ns[HOLD][best])
-			best = j;
+		if (best < 0 || cells.ns[HOLD][j] > cells.ns[HOLD][best]) best = j;
 	return best < 0 ? null : { row, cell: best };
 }
