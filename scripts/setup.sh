@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/setup.sh [--tests] [--lint]: installs what is missing to build giltrace (and to test
-# it, and to check format and style), by apt-get (Debian 12 and newer, Ubuntu 24.04) or dnf
-# (openEuler 24.03). Touches the network only if something is missing.
+# scripts/setup.sh [--tests] [--extra] [--lint]: installs what is missing to build giltrace (and to
+# test it; what some tests skip without, a browser and NumPy; and to check format and style), by
+# apt-get (Debian 12 and newer, Ubuntu 24.04) or dnf (openEuler 24.03). Touches the network only if
+# something is missing.
 
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 tests=
+extra=
 lint=
 for arg; do
 	case $arg in
 	--tests) tests=1 ;;
+	--extra) extra=1 ;;
 	--lint) lint=1 ;;
-	*) die "unknown option $arg; usage: setup.sh [--tests] [--lint]" ;;
+	*) die "unknown option $arg; usage: setup.sh [--tests] [--extra] [--lint]" ;;
 	esac
 done
 
@@ -31,13 +34,14 @@ have_bpftool() {
 
 with_apt() {
 	local want=(gcc libc6-dev make cmake pkg-config clang libbpf-dev libelf-dev libdw-dev
-		zlib1g-dev libcjson-dev python3)
+		zlib1g-dev libcjson-dev libsqlite3-dev python3)
 	local missing=() p
 
 	# The last two: what scripts/pythons.sh needs to build a Python.
 	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace libffi-dev xz-utils)
-	# The browser tests skip where there is none: on Ubuntu it is a snap.
-	[ -z "$tests" ] || ! grep -qx ID=debian /etc/os-release || want+=(chromium chromium-driver)
+	[ -z "$extra" ] || want+=(python3-numpy)
+	# On Ubuntu it is a snap, which chromedriver cannot start from here.
+	[ -z "$extra" ] || ! grep -qx ID=debian /etc/os-release || want+=(chromium chromium-driver)
 	[ -z "$lint" ] || want+=(clang-format-14 clang-tidy-14 cppcheck shellcheck)
 	for p in "${want[@]}"; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] ||
@@ -61,10 +65,12 @@ with_apt() {
 with_dnf() {
 	# Capabilities, since openEuler and Fedora cut elfutils into packages differently.
 	local want=(gcc make cmake 'pkgconfig(libbpf)' 'pkgconfig(libelf)' 'pkgconfig(libdw)'
-		'pkgconfig(zlib)' 'pkgconfig(libcjson)' pkgconf clang python3 util-linux)
+		'pkgconfig(zlib)' 'pkgconfig(libcjson)' 'pkgconfig(sqlite3)' pkgconf clang python3
+		util-linux)
 	local missing=() p
 
 	[ -z "$tests" ] || want+=('pkgconfig(cmocka)' binutils strace)
+	[ -z "$extra" ] || want+=(python3-numpy)
 	[ -z "$lint" ] || want+=(clang-tools-extra cppcheck ShellCheck)
 	for p in "${want[@]}"; do
 		rpm -q --quiet --whatprovides "$p" || missing+=("$p")

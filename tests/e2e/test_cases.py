@@ -54,7 +54,7 @@ def share(process, name, what):
 class Cases(h.BpfTest):
     def test_threads(self):
         """The convoy: who serves waits nearly always, for those who compute."""
-        p = run_case("python3", "threads.py")[0]
+        p = run_case(python_with(), "threads.py")[0]
         self.assertGreater(share(p, "serve", "wait"), 0.7)
         self.assertLess(share(p, "serve", "hold"), 0.05)
         computing = sum(thread(p, "compute-%d" % i)["hold_ns"] for i in range(4))
@@ -62,17 +62,17 @@ class Cases(h.BpfTest):
 
     def test_switch_interval(self):
         """A shorter switch interval makes each wait of the one that serves shorter."""
-        usual = thread(run_case("python3", "threads.py")[0], "serve")
-        short = thread(run_case("python3", "threads.py", "0.0005")[0], "serve")
+        usual = thread(run_case(python_with(), "threads.py")[0], "serve")
+        short = thread(run_case(python_with(), "threads.py", "0.0005")[0], "serve")
         self.assertLess(short["waits"]["median_ns"], usual["waits"]["median_ns"])
         self.assertGreater(short["takes"], usual["takes"])
 
     def test_processes(self):
-        p = run_case("python3", "processes.py")[0]
+        p = run_case(python_with(), "processes.py")[0]
         self.assertLess(share(p, "serve", "wait"), 0.05)
 
     def test_long_hold(self):
-        p = run_case("python3", "longhold.py")[0]
+        p = run_case(python_with(), "longhold.py")[0]
         sorter = thread(p, "sorter")
         self.assertGreater(sorter["holds"]["max_ns"], 50000000)
         pair = max((x for x in p["pairs"] if x["victim"] == thread(p, "ticker")["tid"]),
@@ -80,8 +80,8 @@ class Cases(h.BpfTest):
         self.assertEqual(pair["blocker"], sorter["tid"])
 
     def test_asyncio(self):
-        busy = run_case("python3", "asyncio_busy.py")[0]
-        alone = run_case("python3", "asyncio_busy.py", "alone")[0]
+        busy = run_case(python_with(), "asyncio_busy.py")[0]
+        alone = run_case(python_with(), "asyncio_busy.py", "alone")[0]
         self.assertGreater(share(busy, "MainThread", "wait"), 0.3)
         self.assertEqual(alone["wait_ns"], 0)
 
