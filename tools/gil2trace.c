@@ -243,7 +243,7 @@ static int run(const struct gt_options *o, struct gt_inputs *in)
 			 : joined > status                              ? joined
 									: status;
 	}
-	return status == EXIT_WHOLE && left_out ? EXIT_LEFT_OUT : status;
+	return status == EXIT_WHOLE && (left_out || in->twins) ? EXIT_LEFT_OUT : status;
 }
 
 int main(int argc, char **argv)

@@ -218,6 +218,7 @@ void gt_inputs_tell_of_twins(struct gt_inputs *in, size_t me, const gil_reader *
 		if (k == GT_STRANGERS)
 			continue;
 		tell_of_twin(other, input, k);
+		in->twins += k != GT_SAME_RANK;
 		return;
 	}
 }

@@ -30,6 +30,7 @@ struct gt_input {
 struct gt_inputs {
 	struct gt_input *list;
 	size_t n, size;
+	size_t twins; /* of them, those that are of a process or rank that an earlier one is of */
 };
 
 /*

@@ -30,7 +30,8 @@ static const char doc[] =
 	"     drawn as gaps)\n"
 	"  1  failed: an output could not be written, or there was nothing for it\n"
 	"  2  wrong usage\n"
-	"  3  written, but a damaged or cut-off part, or an input, was left out;\n"
+	"  3  written, but a damaged or cut-off part, or an input, was left out, or two\n"
+	"     recordings are of one process or rank, which may be a mistake;\n"
 	"     a message says where\n";
 
 enum {

@@ -446,7 +446,7 @@ class Out(b.Case):
         self.recording()
         self.recording("again.gil", later=300 * MS)
         name = os.path.basename(self.profiler())
-        self.go("--profiler=prof", "-o", "out", inputs=("r.gil", "again.gil"))
+        self.go("--profiler=prof", "-o", "out", inputs=("r.gil", "again.gil"), status=b.LEFT_OUT)
         self.assertEqual(len(self.lanes("out", name, *OURS)), 2)
         run = self.go("--profiler=prof", "--lanes=inline", "-o", "out2", inputs=("r.gil", "again.gil"),
                       status=b.LEFT_OUT)

@@ -180,10 +180,10 @@ class Inputs(Forms):
                              ("f.gil", "origin 1000s 1800000000s\n"
                               + one.replace("pid 42", "pid 46").replace("RANK", "default"))):
             self.make(script, name)
-        said = self.run_form(["a.gil", "b.gil", "--per-rank", "-o", "out"], 0)
+        said = self.run_form(["a.gil", "b.gil", "--per-rank", "-o", "out"], 3)
         self.assertIn("warning: b.gil: is of the same process (rank 3) as a.gil; both are shown", said)
         self.assertEqual(sorted(os.listdir(self.path("out"))), ["a.json", "b.json"])
-        said = self.run_form(["a.gil", "c.gil", "-o", "out.json"], 0)
+        said = self.run_form(["a.gil", "c.gil", "-o", "out.json"], 3)
         self.assertIn("warning: c.gil: is of rank 3, as a.gil is, but of another run; both", said)
         self.assertEqual(len([e for e in self.check(self.path("out.json"))
                               if e["name"] == "process_name"]), 2)

@@ -120,7 +120,7 @@ class Inputs(Case):
         """Two hosts may have it: they are kept apart."""
         for i in range(3):
             self.make("contended", "%d.gil" % i)
-        self.run_it("0.gil", "1.gil", "2.gil", "-o", "all.json")
+        self.run_it("0.gil", "1.gil", "2.gil", "-o", "all.json", status=3)
         events = self.check(self.path("all.json"))
         names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
         self.assertEqual(names, {4242: "GIL Trace: python3 (rank 3)",
@@ -130,7 +130,7 @@ class Inputs(Case):
     def test_options_are_inputs(self):
         self.make("contended", "a.gil")
         self.make("empty", "b.gil")
-        self.run_it("--input", "a.gil", "-i", "b.gil", "--output=c.json")
+        self.run_it("--input", "a.gil", "-i", "b.gil", "--output=c.json", status=3)
         self.assertEqual(len([e for e in self.check(self.path("c.json"))
                               if e["name"] == "process_name"]), 2)
 
@@ -351,7 +351,7 @@ class Doubt(Case):
         self.make("missed", "a.gil")
         self.make("contended", "b.gil")
         self.make("sites_missing", "c.gil")
-        self.run_it("a.gil", "b.gil", "c.gil", "-o", "all.json")
+        self.run_it("a.gil", "b.gil", "c.gil", "-o", "all.json", status=3)  # all of one process
         events = self.check(self.path("all.json"))
         doubts = [e["pid"] for e in events if e["name"] == "GIL sites missing" and e["ph"] == "I"]
         self.assertEqual(doubts, [4242, 4194307])

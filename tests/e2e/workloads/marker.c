@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call that holds the GIL for a known time, by the clocks that a Profiler uses: for test_marker.py,
-// which loads it through ctypes.PyDLL, so that the GIL stays with the caller.
+// A call that holds the GIL for a known time, by the clocks that a Profiler uses: for
+// test_marker.py, which loads it through ctypes.PyDLL, so that the GIL stays with the caller.
 
 #include <stdint.h>
 #include <time.h>
