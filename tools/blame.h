@@ -14,8 +14,8 @@
  * Memory grows with the pairs of threads that met, up to a maximum; further blockers of a victim
  * are summed up as GT_BLOCKER_OTHERS. It does not grow with the length of a wait: the latest holds
  * of a GIL are remembered, and given to those that wait when they must be forgotten. A hold costs
- * time by the number of those that wait for that GIL, up to a maximum: those who come when so many
- * wait already know only who had it latest. Used by one thread.
+ * time by the number of those that wait for that GIL, up to a maximum: for those that come when so
+ * many wait already, it is unknown who had it but for the latest holds. Used by one thread.
  */
 #ifndef GT_BLAME_H
 #define GT_BLAME_H

@@ -5,6 +5,7 @@
 #include "log.h"
 #include "meta.h"
 #include "remarks.h"
+#include "sat.h"
 #include "timeline.h"
 
 #define PROGRESS_EVERY (1u << 16) /* events */
@@ -115,7 +116,7 @@ static int confirm_gil(const gil_reader *r, struct gt_timeline *tl)
 static void count_lost_time(struct job *j, const struct gil_event *ev)
 {
 	if (ev->mono_ns > ev->lost.begin_mono_ns)
-		j->lost_ns += ev->mono_ns - ev->lost.begin_mono_ns;
+		j->lost_ns = gt_sat_add(j->lost_ns, ev->mono_ns - ev->lost.begin_mono_ns);
 }
 
 static int feed(struct job *j, struct gt_timeline *tl)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "log.h"
+#include "sat.h"
 #include "tidmap.h"
 
 struct filter {
@@ -74,6 +75,11 @@ static int filter_process(struct gt_sink *s, const struct gt_sink_process *p)
 	return f->behind->ops->process(f->behind, &in_range);
 }
 
+static void count_left_out(const struct filter *f, uint8_t kind, uint64_t ns)
+{
+	f->stats->ns[kind] = gt_sat_add(f->stats->ns[kind], ns);
+}
+
 /* Of a slice that is let through: as it is handed on. */
 static void adapt(const struct filter *f, struct gt_span *span)
 {
@@ -92,7 +98,7 @@ static void adapt(const struct filter *f, struct gt_span *span)
 	}
 	if (clip(&f->o, &span->start_ns, &span->end_ns)) {
 		span->open |= GT_OPEN_CLIPPED;
-		f->stats->ns[span->kind] += length - (span->end_ns - span->start_ns);
+		count_left_out(f, span->kind, length - (span->end_ns - span->start_ns));
 	}
 }
 
@@ -105,7 +111,7 @@ static int filter_span(struct gt_sink *s, const struct gt_span *span)
 
 	if (f->process_out || !lets_through(&f->o, span->tid, span->start_ns, span->end_ns)) {
 		f->stats->spans[span->kind]++;
-		f->stats->ns[span->kind] += span->end_ns - span->start_ns;
+		count_left_out(f, span->kind, span->end_ns - span->start_ns);
 		return 0;
 	}
 	err = gt_tidmap_add(&f->drawn, span->tid, &number);

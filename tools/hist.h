@@ -10,7 +10,7 @@
 #ifndef GT_HIST_H
 #define GT_HIST_H
 
-#include "base.h"
+#include "sat.h"
 
 #define GT_HIST_STEP_BITS 6
 #define GT_HIST_STEPS     (1u << GT_HIST_STEP_BITS) /* for each power of two */
@@ -26,11 +26,6 @@ struct gt_hist {
 
 /* Private: makes room for a group. */
 int gt_hist_meet(struct gt_hist *h, unsigned int group);
-
-static inline uint64_t gt_sat_add(uint64_t a, uint64_t b)
-{
-	return a + b < a ? UINT64_MAX : a + b;
-}
 
 static inline unsigned int gt_hist_group(uint64_t v)
 {

@@ -54,14 +54,14 @@ struct unit {
 
 /* ---- times in words ---- */
 
-struct utc {
+struct words {
 	char text[48];
 };
 
-static struct utc utc(uint64_t unix_ns)
+static struct words utc(uint64_t unix_ns)
 {
 	time_t s = (time_t)(unix_ns / 1000000000);
-	struct utc u = {"a time that is none"};
+	struct words u = {"a time that is none"};
 	struct tm tm;
 	char day[32];
 
@@ -72,10 +72,10 @@ static struct utc utc(uint64_t unix_ns)
 }
 
 /* "3 d 4 h", "12.3 s" */
-static struct utc duration(uint64_t ns)
+static struct words duration(uint64_t ns)
 {
 	uint64_t s = ns / 1000000000;
-	struct utc u;
+	struct words u;
 
 	if (s >= 86400)
 		snprintf(u.text, sizeof(u.text), "%" PRIu64 " d %" PRIu64 " h", s / 86400,
@@ -121,7 +121,7 @@ static void say_no_overlap(const struct joint *j, const struct part *part,
 
 /* ---- reading ---- */
 
-static int open_all(struct joint *j)
+static void open_all(struct joint *j)
 {
 	for (size_t i = 0; i < j->in->n; i++) {
 		if (gt_inputs_open(j->in, i, &j->readers[i])) {
@@ -136,7 +136,6 @@ static int open_all(struct joint *j)
 		else
 			j->left_out++;
 	}
-	return 0;
 }
 
 static int begin(struct joint *j)
@@ -149,7 +148,10 @@ static int begin(struct joint *j)
 	j->who = calloc(n + 1, sizeof(*j->who));
 	j->pairs = calloc(pairs + 1, sizeof(*j->pairs));
 	j->converted = calloc(n + 1, 1);
-	return j->readers && j->who && j->pairs && j->converted ? open_all(j) : -ENOMEM;
+	if (!j->readers || !j->who || !j->pairs || !j->converted)
+		return -ENOMEM;
+	open_all(j);
+	return 0;
 }
 
 static void end(struct joint *j)

@@ -38,7 +38,7 @@ static const char *const reason_text[REASONS] = {
 	[LEFT_TIME] = "without a time that can be",
 	[LEFT_THREAD] = "without a thread that can be",
 	[LEFT_PROCESS] = "of another process than the first",
-	[LEFT_CUT] = "cut off",
+	[LEFT_CUT] = "cut off or damaged",
 };
 
 struct import {
@@ -117,7 +117,7 @@ static enum reason judge(const struct import *im, const struct gt_oldrecord *rec
 		return LEFT_NAME;
 	if (!gt_oldrecord_is_ours(rec) || (im->order && whole_call != (im->generation == 3)))
 		return LEFT_PHASE;
-	if (rec->ts_ns < 0 || rec->ts_ns >= TIME_MAX_NS ||
+	if (rec->ts_ns < (im->is_unix ? UNIX_MIN_NS : 0) || rec->ts_ns >= TIME_MAX_NS ||
 	    (whole_call && (rec->dur_ns < 0 || rec->dur_ns >= TIME_MAX_NS - rec->ts_ns)))
 		return LEFT_TIME;
 	if (!rec->tid || rec->tid >= GT_OLDORDER_TID_END)
@@ -199,7 +199,9 @@ static int scan_all(struct import *im)
 	}
 	if (token == -EBADMSG) {
 		im->damage = gt_jsonscan_problem(im->scan);
-		im->closed = 0; /* if something follows */
+		im->closed = 0;              /* if something follows */
+		if (!im->left_out[LEFT_CUT]) /* it is one between records, or behind them */
+			im->left_out[LEFT_CUT] = 1;
 	}
 	return token == -EBADMSG || token == -EPIPE ? 0 : token;
 }
@@ -416,10 +418,8 @@ static void report(const struct import *im)
 			"is used",
 			im->path);
 	report_left_out(im);
-	if (!im->records) {
-		gt_warn("%s: there is no GIL event in it", im->path);
+	if (!im->records) /* which the converter says */
 		return;
-	}
 	if (!im->is_unix)
 		gt_warn("%s: times are those of the monotonic clock, not of the day", im->path);
 	if (st->unsorted)

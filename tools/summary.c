@@ -11,56 +11,33 @@ struct summary_sink {
 
 /* ---- threads ---- */
 
-static struct gt_summary_thread **find(const struct gt_summary_process *p, uint32_t tid)
+/* -ENOMEM */
+static int new_thread(struct gt_summary_process *p, uint32_t tid)
 {
-	/* The address keeps a crafted file from choosing colliding ids. */
-	uint64_t h = (tid ^ (uintptr_t)p) * 0x9e3779b97f4a7c15u;
-	size_t mask = 2 * p->size - 1, i;
+	if (p->nthreads == p->size) {
+		size_t size = p->size ? p->size * 2 : 64;
+		struct gt_summary_thread **list = reallocarray(p->threads, size, sizeof(*list));
 
-	h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
-	for (i = (size_t)(h >> 32) & mask; p->table[i] && p->table[i]->tid != tid;)
-		i = (i + 1) & mask;
-	return &p->table[i];
-}
-
-static int grow_threads(struct gt_summary_process *p)
-{
-	size_t size = p->size ? p->size * 2 : 64;
-	struct gt_summary_thread **list = reallocarray(p->threads, size, sizeof(*list));
-	struct gt_summary_thread **table = calloc(size, 2 * sizeof(*table));
-
-	if (list)
+		if (!list)
+			return -ENOMEM;
 		p->threads = list;
-	if (!list || !table) {
-		free(table);
-		return -ENOMEM;
+		p->size = size;
 	}
-	free(p->table);
-	p->table = table;
-	p->size = size;
-	for (size_t i = 0; i < p->nthreads; i++)
-		*find(p, p->threads[i]->tid) = p->threads[i];
+	p->threads[p->nthreads] = calloc(1, sizeof(**p->threads));
+	if (!p->threads[p->nthreads])
+		return -ENOMEM;
+	p->threads[p->nthreads++]->tid = tid;
 	return 0;
 }
 
 /* NULL: out of memory. */
 static struct gt_summary_thread *thread_of(struct gt_summary_process *p, uint32_t tid)
 {
-	struct gt_summary_thread **slot;
+	uint32_t number;
 
-	if (p->latest && p->latest->tid == tid)
-		return p->latest;
-	if (p->nthreads == p->size && grow_threads(p))
+	if (gt_tidmap_add(&p->map, tid, &number) || (number == p->nthreads && new_thread(p, tid)))
 		return NULL;
-	slot = find(p, tid);
-	if (!*slot) {
-		*slot = calloc(1, sizeof(**slot));
-		if (!*slot)
-			return NULL;
-		(*slot)->tid = tid;
-		p->threads[p->nthreads++] = *slot;
-	}
-	return p->latest = *slot;
+	return p->threads[number];
 }
 
 /* ---- time ---- */
@@ -336,8 +313,8 @@ static void settle_time(struct gt_summary_process *p)
 
 static void conclude(struct gt_summary_process *p)
 {
-	free(gt_steal_ptr(p->table));
-	p->latest = NULL;
+	gt_tidmap_fini(&p->map);
+	p->map = (struct gt_tidmap){0};
 	if (p->nthreads)
 		qsort(p->threads, p->nthreads, sizeof(*p->threads), by_tid);
 	if (p->npairs)
@@ -371,7 +348,7 @@ static void free_process(struct gt_summary_process *p)
 	for (size_t i = 0; i < GT_ARRAY_SIZE(p->gils); i++)
 		free(p->gils[i]);
 	free(p->threads);
-	free(p->table);
+	gt_tidmap_fini(&p->map);
 	free(p->pairs);
 	free((char *)p->p.name);
 	free((char *)p->p.tags);

@@ -31,7 +31,7 @@ const char *gt_line_blocker(char buf[GT_LINE_TEXT], const struct gt_summary_proc
 
 /* Prints for whom a wait was, in at most `width` columns; returns how many it took. */
 unsigned int gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
-		      const struct gt_summary_slice *wait, unsigned int width, int utf8);
+			      const struct gt_summary_slice *wait, unsigned int width, int utf8);
 
 /* How many threads waited, on average. */
 void gt_line_average(char buf[GT_CELLS_NUMBER], const struct gt_summary_process *p);

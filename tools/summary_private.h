@@ -8,6 +8,7 @@
 
 #include "hist.h"
 #include "summary.h"
+#include "tidmap.h"
 
 /* What a thread has a histogram of. */
 enum gt_summary_what { GT_WAITS, GT_HOLDS, GT_WHATS };
@@ -52,10 +53,9 @@ struct gt_summary_process {
 	struct gt_sink_end end;   /* the same */
 	uint8_t complete;         /* end() has come */
 
-	struct gt_summary_thread **threads; /* by id, once it is complete */
-	struct gt_summary_thread **table;   /* open addressing, twice `size`; NULL once complete */
-	struct gt_summary_thread *latest;
+	struct gt_summary_thread **threads; /* by id once it is complete, until then by .map */
 	size_t nthreads, size;
+	struct gt_tidmap map;
 
 	struct gt_summary_gil *gils[GIL_INDEX_OTHER + 1]; /* NULL: did not occur */
 	struct gt_summary_longest longest[GT_WHATS];
@@ -116,6 +116,16 @@ const struct gt_summary_process **gt_summary_slowest(const struct gt_summary *s)
 
 /* Those that waited longest first, then held longest. The same of memory. */
 const struct gt_summary_thread **gt_summary_by_wait(const struct gt_summary_process *p);
+
+/* For whom others waited: the sums of the pairs with that blocker. */
+struct gt_summary_blocker {
+	uint64_t ns;
+	uint32_t tid; /* as .blocker of a pair */
+	uint32_t victims;
+};
+
+/* Those for whom others waited longest first. An array to be freed; NULL: out of memory. */
+struct gt_summary_blocker *gt_summary_blockers(const struct gt_summary_process *p, size_t *n);
 
 /* A thread by its id, once the process is complete; NULL: there is none. */
 const struct gt_summary_thread *gt_summary_thread(const struct gt_summary_process *p, uint32_t tid);

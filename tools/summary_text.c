@@ -13,6 +13,7 @@
 #define DETAILED  16 /* .. so many in detail .. */
 #define THREADS   20 /* .. lines of threads .. */
 #define PAIRS     15
+#define BLOCKERS  10
 #define LABEL     26 /* columns of a thread's name at most */
 
 /* One process on its way out. */
@@ -204,7 +205,7 @@ static void put_bars(const struct page *g)
 		if (!p->gils[i])
 			continue;
 		snprintf(title, sizeof(title),
-			 ngils == 1		? "held"
+			 ngils == 1             ? "held"
 			 : i == GIL_INDEX_OTHER ? "held rest"
 						: "held %zu",
 			 i);
@@ -331,6 +332,31 @@ static void put_lengths(const struct page *g)
 		fprintf(g->out, "  ... and %zu more threads\n", g->p->nthreads - g->shown);
 }
 
+/* Where there are too many pairs to show, those of many victims would not be seen. */
+static int put_blockers(const struct page *g)
+{
+	char text[GT_LINE_TEXT], ns[GT_CELLS_NUMBER], share[GT_CELLS_NUMBER];
+	gt_autofree struct gt_summary_blocker *list = NULL;
+	size_t n;
+
+	if (g->p->npairs <= PAIRS)
+		return 0;
+	list = gt_summary_blockers(g->p, &n);
+	if (!list)
+		return -ENOMEM;
+	fprintf(g->out, "\n  %-*s %8s %12s %9s\n", (int)g->label, "for whom: all", "time",
+		"of all waits", "threads");
+	for (size_t i = 0; i < n && i < BLOCKERS; i++) {
+		fprintf(g->out, "  ");
+		gt_cells_pad(g->out, gt_line_blocker(text, g->p, list[i].tid), g->label, g->utf8);
+		fprintf(g->out, " %8s %12s %9" PRIu32 "\n", gt_cells_ns(ns, list[i].ns),
+			gt_cells_percent(share, list[i].ns, g->p->wait_ns), list[i].victims);
+	}
+	if (n > BLOCKERS)
+		fprintf(g->out, "  ... and %zu more\n", n - BLOCKERS);
+	return 0;
+}
+
 static void put_pairs(const struct page *g)
 {
 	char victim[GT_LINE_TEXT], blocker[GT_LINE_TEXT], ns[GT_CELLS_NUMBER];
@@ -385,10 +411,10 @@ static void put_open(const struct page *g, const struct gt_summary_slice *s, uns
 		if (s->open & ends[i].bit)
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n ? ", " : "",
 					      ends[i].text);
-	if (!taken || !n)
-		fputs(text, g->out);
-	else if (taken + 2 + n <= width)
-		fprintf(g->out, ", %s", text);
+	if (!n)
+		return;
+	if (taken + 2 + n <= width)
+		fprintf(g->out, "%s%s", taken ? ", " : "", text);
 	else
 		fprintf(g->out, "\n  %*s    %s", (int)g->label, "", text);
 }
@@ -429,6 +455,7 @@ static int put_process(FILE *out, const struct gt_summary_process *p, int utf8)
 	gt_autofree const struct gt_summary_thread **threads = gt_summary_by_wait(p);
 	struct page g = {.out = out, .p = p, .threads = threads, .utf8 = utf8};
 	char text[GT_LINE_TEXT];
+	int err;
 
 	if (!threads)
 		return -ENOMEM;
@@ -450,10 +477,11 @@ static int put_process(FILE *out, const struct gt_summary_process *p, int utf8)
 	put_counts(&g);
 	put_lengths(&g);
 	put_pairs(&g);
+	err = put_blockers(&g);
 	put_longest(&g, GT_WAITS);
 	put_longest(&g, GT_HOLDS);
 	fprintf(out, "\n");
-	return 0;
+	return err;
 }
 
 int gt_summary_text(const struct gt_summary *s, FILE *out, int brief)

@@ -58,6 +58,39 @@ const struct gt_summary_thread **gt_summary_by_wait(const struct gt_summary_proc
 	return list;
 }
 
+static int by_ns(const void *a, const void *b)
+{
+	const struct gt_summary_blocker *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? 1 : -1;
+	return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+struct gt_summary_blocker *gt_summary_blockers(const struct gt_summary_process *p, size_t *n)
+{
+	struct gt_summary_blocker *list = calloc(p->npairs + 1, sizeof(*list));
+	struct gt_tidmap map = {0};
+
+	for (size_t i = 0; list && i < p->npairs; i++) {
+		const struct gt_pair *pair = &p->pairs[i];
+		uint32_t number;
+
+		if (gt_tidmap_add(&map, pair->blocker, &number)) {
+			free(gt_steal_ptr(list));
+			break;
+		}
+		list[number].tid = pair->blocker;
+		list[number].ns = gt_sat_add(list[number].ns, pair->ns);
+		list[number].victims++;
+	}
+	*n = map.n;
+	if (list)
+		qsort(list, map.n, sizeof(*list), by_ns);
+	gt_tidmap_fini(&map);
+	return list;
+}
+
 static int against_tid(const void *key, const void *b)
 {
 	const uint32_t tid = *(const uint32_t *)key;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "threads.h"
 
+#include "sat.h"
 #include "timeline.h"
 
 /* Also to begin with. -ENOMEM, -E2BIG. */
@@ -79,8 +80,7 @@ int gt_thread_keep_names(struct thread *t, const struct gil_event *ev)
 /* Lives may overlap where time runs backwards, so that their sum has no bound. */
 static void add_life(struct thread *t, uint64_t start_ns, uint64_t end_ns)
 {
-	if (__builtin_add_overflow(t->observed_ns, end_ns - start_ns, &t->observed_ns))
-		t->observed_ns = UINT64_MAX;
+	t->observed_ns = gt_sat_add(t->observed_ns, end_ns - start_ns);
 	if (!t->first_ns || start_ns < t->first_ns)
 		t->first_ns = start_ns;
 }

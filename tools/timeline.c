@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timeline.h"
 
+#include "sat.h"
 #include "slices.h"
 
 #define TIME_MAX (UINT64_MAX >> 2) /* later is no time; leaves room for additions */
@@ -405,8 +406,7 @@ static void on_lost(struct gt_timeline *tl, const struct gil_event *ev)
 	skip(tl, &gap);
 	begin_epoch(tl, &gap);
 	tl->stats.gaps++;
-	if (__builtin_add_overflow(tl->stats.lost, gap.count, &tl->stats.lost))
-		tl->stats.lost = UINT64_MAX;
+	tl->stats.lost = gt_sat_add(tl->stats.lost, gap.count);
 }
 
 static void on_late(struct gt_timeline *tl, const struct gil_event *ev)
@@ -422,7 +422,7 @@ static void on_late(struct gt_timeline *tl, const struct gil_event *ev)
 		tl->start_ns = tl->epoch_start_ns;
 	else
 		begin_epoch(tl, &gap);
-	tl->stats.late_ns += gap.end_ns - gap.begin_ns;
+	tl->stats.late_ns = gt_sat_add(tl->stats.late_ns, gap.end_ns - gap.begin_ns);
 }
 
 /* Its time, in the order of the thread's events. */

@@ -328,6 +328,40 @@ static struct gt_wait waited(struct gt_blame *b, struct gt_waiter *w, uint64_t s
 	return take.wait;
 }
 
+/* So many threads wait that a hold can not be given to each: what is not known is said. */
+static void test_crowd(void **state)
+{
+	static struct gt_waiter crowd[GT_BLAME_WAITERS_MAX + 1];
+	struct gt_waiter *last = &crowd[GT_BLAME_WAITERS_MAX];
+	struct gt_blame *b;
+	struct gt_wait got;
+
+	(void)state;
+	memset(crowd, 0, sizeof(crowd));
+	assert_int_equal(gt_blame_create(GT_BLAME_PAIRS_MAX, 100, &b), 0);
+	for (uint32_t i = 0; i < GT_ARRAY_SIZE(crowd); i++) {
+		crowd[i].tid = 1000 + i;
+		gt_blame_wait(b, &crowd[i], 0, 100);
+	}
+	for (uint32_t i = 0; i < 1000; i++)
+		hold(b, 1 + i % 2, 100 + 10 * i, 106 + 10 * i);
+	got = waited(b, &crowd[0], 100, 10100, 0);
+	assert_int_equal(got.held_ns, 6000);
+	assert_int_equal(got.nobody_ns, 4000);
+	got = waited(b, last, 100, 10100, 0);
+	assert_int_equal(got.held_ns + got.nobody_ns + got.unknown_ns, 10000);
+	assert_in_range(got.held_ns, 64 * 6, 128 * 6);
+	assert_in_range(got.unknown_ns, 10000 - 128 * 10, 10000 - 64 * 10);
+	/* There is room again. */
+	gt_blame_wait(b, last, 0, 10100);
+	for (uint32_t i = 0; i < 1000; i++)
+		hold(b, 1, 10100 + 10 * i, 10106 + 10 * i);
+	got = waited(b, last, 10100, 20100, 0);
+	assert_int_equal(got.held_ns, 6000);
+	assert_int_equal(got.unknown_ns, 0);
+	gt_blame_free(b);
+}
+
 /* Pairs beyond the maximum. */
 static void test_others(void **state)
 {
@@ -423,6 +457,7 @@ int main(void)
 		cmocka_unit_test_setup(test_told_late, setup),
 		cmocka_unit_test_setup(test_long_wait, setup),
 		cmocka_unit_test_setup(test_long_odd_waits, setup),
+		cmocka_unit_test_setup(test_crowd, setup),
 		cmocka_unit_test_setup(test_others, setup),
 		cmocka_unit_test_setup(test_no_threads, setup),
 		cmocka_unit_test_setup(test_sink, setup),

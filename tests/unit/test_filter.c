@@ -82,6 +82,20 @@ static void test_least_length(void **state)
 	assert_int_equal(stats.threads, 1);
 }
 
+/* Each of them fits, their sum does not. */
+static void test_absurd_times(void **state)
+{
+	const struct gt_filter_opts o = {.min_ns = UINT64_MAX};
+	struct gt_sink *s = make(&o);
+
+	(void)state;
+	assert_int_equal(tell_process_at(s, 7, 1, 900), 0);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(tell_span(s, "hold 1 1-4611686018427387904"), 0);
+	s->ops->finish(s);
+	expect_left_out(GT_SPAN_HOLD, 5, UINT64_MAX);
+}
+
 /* The hold that it tells of is too short, so nobody may draw an arrow from it. */
 static void test_arrow_from_what_is_left_out(void **state)
 {
@@ -246,6 +260,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_asked),
 		cmocka_unit_test(test_least_length),
+		cmocka_unit_test(test_absurd_times),
 		cmocka_unit_test(test_arrow_from_what_is_left_out),
 		cmocka_unit_test(test_range),
 		cmocka_unit_test(test_range_is_open),
