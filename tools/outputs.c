@@ -102,6 +102,10 @@ static int make_files(struct gt_outputs *o)
 		files.path = choose_trace_path(o);
 		if (!files.path)
 			return -ENOMEM;
+		if (opts->gzip && strcmp(files.path, "-") && !ends_with_gz(files.path))
+			gt_warn("%s: will be compressed, which viewers tell by a name that ends "
+				"with .gz",
+				files.path);
 		files.gzip |= ends_with_gz(files.path);
 	}
 	return gt_tracefiles_create(&files, &o->files);

@@ -224,6 +224,7 @@ class Files(Traces):
         p = subprocess.run([case.GIL2TRACE, "a.gil", "--gzip", "-o", "-"], cwd=self.dir,
                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
         self.assertEqual(p.stdout[:2], b"\x1f\x8b")
+        self.assertIn("x.json: will be compressed", self.run_it("a.gil", "--gzip", "-o", "x.json"))
 
     def test_per_rank(self):
         for name in ("in/GIL_42_rank_0.gil", "in/GIL_43_rank_1.gil", "other/GIL_42_rank_0.gil"):

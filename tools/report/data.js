@@ -179,6 +179,23 @@ function processName(p) {
 	return name || "process " + p.pid;
 }
 
+/* Children of one process have its name and its rank: then the pid tells them apart. */
+function nameApart(processes) {
+	const titles = new Map();
+	const ranks = new Map();
+	const count = (map, key) => map.set(key, (map.get(key) || 0) + 1);
+
+	for (const p of processes) {
+		count(titles, p.title);
+		count(ranks, p.rank);
+	}
+	for (const p of processes) {
+		p.short =
+			p.rank !== undefined && ranks.get(p.rank) === 1 ? "rank " + p.rank : "pid " + p.pid;
+		if (titles.get(p.title) > 1) p.title += ", pid " + p.pid;
+	}
+}
+
 function makeModel(meta, summary, bytes) {
 	const model = {
 		meta,
@@ -239,6 +256,7 @@ function makeModel(meta, summary, bytes) {
 	for (const gap of meta.losses) model.processes[gap.process].gaps.push(gap);
 	model.processes.sort((a, b) => a.order - b.order);
 	addUp(model);
+	nameApart(model.processes);
 	return model;
 }
 

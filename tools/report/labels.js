@@ -44,8 +44,13 @@ function processLabel(item) {
 			},
 			open ? "▾" : "▸",
 		),
-		el("span", { class: "name" }, process.title),
-		el("span", { class: "num muted" }, fmtPct(Math.min(used, 1))),
+		el(
+			"span",
+			{ class: "name" },
+			view.model.processes.length > 1 ? process.short + " · " : "",
+			process.title,
+		),
+		el("span", { class: "num muted" }, fmtPct(process.gils ? Math.min(used, 1) : NaN)),
 	);
 }
 

@@ -65,7 +65,7 @@ function heat(td, part) {
 	/* Darker is more; the words change sides where the ground is too dark for them. */
 	td.style.setProperty("--heat", String(Math.round(part * 100)) + "%");
 	td.classList.add("heat");
-	if (part > 0.55) td.classList.add("hot");
+	if (part > 0.62) td.classList.add("hot");
 	return td;
 }
 
@@ -279,6 +279,11 @@ function lossWords(process) {
 				" late" +
 				(p.late_why ? " (" + clean(p.late_why) + ")" : "") +
 				": what happened before is not known.",
+		]);
+	if (!p.gils)
+		out.push([
+			"",
+			"No take and no release of the GIL was seen: a thread that had it all the time does not show.",
 		]);
 	if (p.killed) out.push(["bad", "The recorder was killed: the last second may be missing."]);
 	if (p.odd)

@@ -165,19 +165,20 @@ function paintRuler() {
 	g.textBaseline = "middle";
 	for (const t of view.ticks) {
 		const x = Math.round(toX(t));
+		const text =
+			view.tickBase === null
+				? fmtTime(t, view.tickStep)
+				: fmtOffset(t - view.tickBase, view.tickStep);
 
 		g.fillStyle = c.line;
 		g.fillRect(x, height - 7, 1, 7);
 		g.fillStyle = c.muted;
-		g.fillText(
-			view.tickBase === null
-				? fmtTime(t, view.tickStep)
-				: fmtOffset(t - view.tickBase, view.tickStep),
-			x + 4,
-			height / 2 + 1,
-		);
+		if (x + 4 + g.measureText(text).width <= view.width)
+			g.fillText(text, x + 4, height / 2 + 1);
 	}
 	$("tl-side").textContent = view.tickBase ? fmtTime(view.tickBase) + " +" : "Threads";
+	const from = Math.max(0, view.t0);
+	const to = Math.min(view.model.end, view.t1);
 	$("window").textContent =
-		fmtDur(view.t1 - view.t0, 3) + " from " + fmtTime(Math.max(0, view.t0), nsPerPixel() * 10);
+		fmtDur(Math.max(0, to - from), 3) + " from " + fmtTime(from, nsPerPixel() * 10);
 }

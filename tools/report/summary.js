@@ -33,7 +33,7 @@ function threadName(process, tid, short) {
 }
 
 function shortName(process) {
-	return process.rank !== undefined ? "rank " + process.rank : "pid " + process.pid;
+	return process.short;
 }
 
 /* Of all processes together. */
@@ -56,7 +56,7 @@ function totals() {
 
 	for (const [process, p] of all) {
 		t.held += sum(p.gils, g => g.held_ns);
-		t.known += p.known_ns * Math.max(1, p.gils.length);
+		t.known += p.known_ns * p.gils.length;
 		t.waited += p.wait_ns;
 		t.observed += p.observed_ns;
 		t.lost += p.lost;
@@ -142,7 +142,10 @@ function findings(t) {
 	const out = [];
 	const waited = share(t.waited, t.observed);
 
-	if (!t.threads) return ["No thread had anything to do with the GIL while this was recorded."];
+	if (!t.threads)
+		return [
+			"No thread took or released the GIL while this was recorded: one that had it all the time does not show.",
+		];
 	if (!(waited > 0.005))
 		out.push("Threads hardly waited for the GIL: " + fmtPct(waited || 0) + " of their time.");
 	else
@@ -155,18 +158,38 @@ function findings(t) {
 					: "."),
 		);
 	if (waited > 0.005) out.push(...victimFindings(all));
-	const releases = t.forced + t.voluntary;
-	if (releases && t.forced / releases > 0.5 && waited > 0.005)
+	const forced = blockersForced(all);
+	if (forced > 0.5 && waited > 0.005)
 		out.push(
-			"Most releases were forced: threads that compute in Python take turns at the switch interval.",
+			"Threads that others waited for were mostly forced to let the GIL go: they compute " +
+				"while they have it, and take turns at the switch interval, or after one long call.",
 		);
-	else if (releases && t.voluntary / releases > 0.9 && waited > 0.005)
+	else if (forced < 0.1 && waited > 0.005)
 		out.push(
-			"Nearly all releases were voluntary: threads let the GIL go by themselves, for " +
-				"I/O or native code, and wait to get it back.",
+			"Threads that others waited for let the GIL go nearly always by themselves, " +
+				"for I/O or native code.",
 		);
 	if (all.length > 1) out.push(rankFinding(all));
 	return out.filter(Boolean);
+}
+
+/* The share of forced releases, of each thread as much as others waited for it. */
+function blockersForced(all) {
+	let forced = 0;
+	let ns = 0;
+
+	for (const [, p] of all) {
+		const releases = new Map(p.threads.map(t => [t.tid, t.releases]));
+
+		for (const pair of p.pairs) {
+			const r = pair.kind === "thread" && releases.get(pair.blocker);
+
+			if (!r || !(r.forced + r.voluntary)) continue;
+			forced += (pair.ns * r.forced) / (r.forced + r.voluntary);
+			ns += pair.ns;
+		}
+	}
+	return share(forced, ns);
 }
 
 function victimFindings(all) {
@@ -259,7 +282,7 @@ function rankColumns() {
 	const held = ([, p]) =>
 		share(
 			sum(p.gils, g => g.held_ns),
-			p.known_ns * Math.max(1, p.gils.length),
+			p.known_ns * p.gils.length,
 		);
 	const worst = ([process, p]) => {
 		const pair = worstPair(p);

@@ -418,7 +418,8 @@ function showUsage() {
 				" GIL held, up to 100" + THIN + "%",
 				el("span", { class: "gap" }),
 				el("i", { class: "key b-line", "aria-hidden": "true" }),
-				" threads waiting, up to " + most.toFixed(1),
+				" threads waiting, up to " +
+					(most > 0 && most < 0.05 ? "less than 0.1" : most.toFixed(1)),
 				el("span", { class: "gap" }),
 				"Each bar is " +
 					fmtDur(rows.length ? rows[0].length : 0, 3) +

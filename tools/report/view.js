@@ -226,6 +226,7 @@ function select(what) {
 	view.selected = what;
 	if (what) view.active = what.row;
 	tell("selection");
+	placeLabels();
 	redraw();
 }
 
