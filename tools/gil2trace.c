@@ -201,6 +201,8 @@ static int join(const struct gt_options *o, const struct gt_filter_opts *filter,
 		.gzip = o->gzip,
 		.ids = o->ids,
 		.filter = *filter,
+		.from_relative = o->from.given && o->from.relative,
+		.to_relative = o->to.given && o->to.relative,
 	};
 	struct gt_profilers profilers = {0};
 	int left_out = gt_profilers_find(&profilers, o->profilers, o->nprofilers), status;

@@ -516,6 +516,7 @@ static int write_unit(struct joint *j, struct unit *u)
 static int do_profiler(struct joint *j, size_t k)
 {
 	struct unit u = {.j = j, .p = &j->p->list[k]};
+	size_t twins = j->in->twins;
 	int err = find_parts(j, k, &u);
 
 	if (!err && u.n) {
@@ -525,6 +526,8 @@ static int do_profiler(struct joint *j, size_t k)
 		choose_filter(j, &u);
 		err = u.n ? write_unit(j, &u) : 0;
 	}
+	if (u.n < 2) /* another of its rank is beside another Profiler, of another run */
+		j->in->twins = twins;
 	free(u.parts);
 	free(u.lanes);
 	return err;

@@ -33,6 +33,12 @@ static inline int gt_meta_is(const gil_reader *r, const char *key, const char *v
 	return text && !strcmp(text, value);
 }
 
+/* Made of an old recording: docs/old-recordings.md. */
+static inline int gt_is_imported(const gil_reader *r)
+{
+	return gil_reader_meta(r, "import.format") != NULL;
+}
+
 /* A plain decimal number up to UINT32_MAX; -1: there is none. */
 static inline int64_t gt_meta_number(const gil_reader *r, const char *key)
 {

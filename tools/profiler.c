@@ -379,12 +379,15 @@ static int look_at_folder(struct search *s, const struct todo *t)
 		err = add_ascend(s, fd, dir, &names, NULL);
 	} else if (gt_prof_type(fd, msprof_dir) == 'd') {
 		err = add_prof(s, fd, dir, NULL);
-	} else {
-		if (gt_name_is_ascend(gt_name_last(dir))) {
+	} else if (gt_name_is_ascend(gt_name_last(dir))) {
+		if (gt_prof_type(fd, trace_dir) == 'l')
+			gt_error("%s/%s: is a symbolic link, which is not followed", dir,
+				 trace_dir);
+		else
 			gt_error("%s: has not been analysed: there is no %s in it", dir, trace_dir);
-			s->found++;
-			s->no_use++;
-		}
+		s->found++;
+		s->no_use++;
+	} else {
 		for (size_t i = 0; i < names.n && !err; i++)
 			err = look_at_entry(s, fd, dir, t, names.list[i]);
 	}

@@ -162,7 +162,11 @@ static void report_doubt(const char *path, const gil_reader *r, const char *doub
 			     : !strcmp(mode, "functions")    ? "; try giltrace --probe=auto"
 							     : "";
 
-	if (doubt)
+	if (doubt && gt_is_imported(r))
+		gt_warn("%s: DO NOT TRUST THIS TRACE: takes or releases are missing in this old "
+			"recording: %.1024s; record again with giltrace",
+			path, doubt);
+	else if (doubt)
 		gt_warn("%s: GIL SITES ARE MISSING: do not trust this trace; the GIL changed hands "
 			"where giltrace had no probe: %.1024s%s",
 			path, doubt, better);
@@ -183,26 +187,32 @@ const char *gt_remarks_print(const struct gt_remarks *m, char *buf, size_t size)
 	const char *doubt = find_doubt(r, st, buf, size);
 	uint64_t lost = gt_remarks_lost(m);
 	uint64_t ns = gil_reader_last_mono_ns(r) - gil_reader_first_mono_ns(r);
+	char lost_text[32];
 
 	if (m->quiet)
 		return doubt;
-	report_end(m);
-	if (!st->events)
+	/* Of an old recording the import has told what its tool did. */
+	if (!gt_is_imported(r))
+		report_end(m);
+	if (!st->events && !gt_is_imported(r))
 		report_nothing(path, r);
 	report_switch(path, r);
 	if (gil_reader_end_reason(r) == GIL_END_ERROR)
 		gt_warn("%s: the recorder gave up%s%.256s", path, why ? ": " : "", why ? why : "");
-	report_clock(path, r, st);
+	if (!gt_is_imported(r))
+		report_clock(path, r, st);
 	report_ids(m);
 	/* The doubt tells of the others. */
 	report_odd(path, st, doubt == buf ? GT_ODD_ORDER : 0);
 	report_lost(path, lost, st);
 	report_late(path, r, st);
 	report_details(path, r, st);
-	gt_info("%s: %" PRIu64 " slices, %" PRIu32 " thread(s), %" PRIu32 " GIL(s), %" PRIu64
-		" lost, %" PRIu64 ".%03" PRIu64 " s",
+	snprintf(lost_text, sizeof(lost_text), "%" PRIu64 " lost", lost);
+	gt_info("%s: %" PRIu64 " slices, %" PRIu32 " thread(s), %" PRIu32 " GIL(s), %s, %" PRIu64
+		".%03" PRIu64 " s",
 		path, st->spans[GT_SPAN_TAKE] + st->spans[GT_SPAN_HOLD] + st->spans[GT_SPAN_DROP],
-		st->threads, st->gils, lost, ns / 1000000000, ns / 1000000 % 1000);
+		st->threads, st->gils, gt_is_imported(r) ? "losses not counted" : lost_text,
+		ns / 1000000000, ns / 1000000 % 1000);
 	/* Last, so that it is not overlooked. */
 	report_doubt(path, r, doubt);
 	return doubt;

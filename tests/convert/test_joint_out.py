@@ -468,10 +468,11 @@ class Out(b.Case):
         self.profiler(name=names[0])
         p = Profiler(7000, 0, UNIX + 60 * S + 200 * MS, UNIX + 60 * S + 700 * MS)
         p.torch_npu(self.path("prof"), raw_offset=UNIX - MONO + 5 * MS, name=names[1])
-        self.go("--profiler=prof", "-o", "out", inputs=("b.gil", "a.gil"))
-        for i, name in enumerate(names):
-            found = b.slices(b.parse(b.read_json(self.path("out", name, *OURS))))
-            self.assertEqual(min(s.begin for s in found), UNIX + 60 * S * i + MS)
+        for inputs in (("b.gil", "a.gil"), ("a.gil", "b.gil")):
+            self.go("--profiler=prof", "-o", "out", inputs=inputs)
+            for i, name in enumerate(names):
+                found = b.slices(b.parse(b.read_json(self.path("out", name, *OURS))))
+                self.assertEqual(min(s.begin for s in found), UNIX + 60 * S * i + MS)
 
     def test_sessions(self):
         """Two of one process, one of which the recording has missed."""

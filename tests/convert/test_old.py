@@ -148,6 +148,8 @@ class Old(b.Case):
                     self.assertIn(run.status, (b.OK, b.LEFT_OUT) if cut == 1 else (b.LEFT_OUT,),
                                   run.err)
                     self.assertIn(name, run.err)
+                    self.assertIn("losses not counted", run.err)
+                    self.assertNotRegex(run.err, "[0-9] lost|the recorder was|--probe")
                     got = {(s.name,) + s[2:6] for s in self.read("t.json").slices
                            if "open" not in s.args}
                     self.assertTrue(got <= {(s[0],) + s[2:6] for s in whole}, "made up")

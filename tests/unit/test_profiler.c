@@ -344,6 +344,15 @@ static void no_use(void **state)
 	/* Not analysed; a database alone; not exported. */
 	put("raw/h_1_20250109065043123_ascend_pt/FRAMEWORK/x", "");
 	assert_int_equal(find("raw"), 1);
+	/* Nor is anything else in it taken for a trace that it would be known by. */
+	put("raw/h_1_20250109065043123_ascend_pt/old/trace_view.json", TRACE);
+	assert_int_equal(find("raw"), 1);
+	assert_int_equal(found.n, 0);
+	assert_int_equal(symlink("old", in_base("raw/h_1_20250109065043123_ascend_pt/"
+						"ASCEND_PROFILER_OUTPUT")),
+			 0);
+	assert_int_equal(find("raw"), 1);
+	assert_int_equal(found.n, 0);
 	put("db/h_1_20250109065043123_ascend_pt/ASCEND_PROFILER_OUTPUT/"
 	    "ascend_pytorch_profiler_0.db",
 	    "");
