@@ -69,9 +69,27 @@ static int ends_with(const char *name, const char *suffix)
 	return n > len && !strcmp(name + n - len, suffix);
 }
 
+/* The other tool gave its files no suffix. */
 static int may_be_recording(const struct dirent *d)
 {
-	return ends_with(d->d_name, ".gil") || ends_with(d->d_name, ".json");
+	return ends_with(d->d_name, ".gil") || ends_with(d->d_name, ".json") ||
+	       !strncmp(d->d_name, "GIL_", 4);
+}
+
+int gt_inputs_is_recording(const char *path)
+{
+	char magic[sizeof(GIL_MAGIC) - 1];
+	int fd, is;
+
+	if (ends_with(path, ".gil"))
+		return 1;
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return 0;
+	is = pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
+	     !memcmp(magic, GIL_MAGIC, sizeof(magic));
+	close(fd);
+	return is || gt_oldjson_is(path);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)

@@ -40,6 +40,9 @@ struct gt_inputs {
 int gt_inputs_add_all(struct gt_inputs *in, const char *const *args, size_t n);
 void gt_inputs_free(struct gt_inputs *in);
 
+/* By its name, or by what is in it: nothing may be written in its place. */
+int gt_inputs_is_recording(const char *path);
+
 /* The input that is this file, by any path; NULL: none. */
 const struct gt_input *gt_inputs_find(const struct gt_inputs *in, const struct stat *st);
 

@@ -176,13 +176,15 @@ static int find_place(struct gt_outfile *f, struct gt_outset *set)
 		return 0;
 	}
 	if (stat(f->path, &st))
-		return errno == ENOENT ? open_beside(f, set) : -errno;
+		return errno != ENOENT                   ? -errno
+		       : gt_inputs_is_recording(f->path) ? -ENOTEMPTY
+							 : open_beside(f, set);
 	if (S_ISDIR(st.st_mode))
 		return -EISDIR;
 	if (S_ISREG(st.st_mode)) {
 		if (set->inputs && gt_inputs_find(set->inputs, &st))
 			return -EEXIST;
-		return open_beside(f, set);
+		return gt_inputs_is_recording(f->path) ? -ENOTEMPTY : open_beside(f, set);
 	}
 	f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 	return f->fd < 0 ? -errno : 0;
@@ -211,6 +213,10 @@ int gt_outfile_open(struct gt_outset *set, const char *path, struct gt_outfile *
 	if (err) {
 		if (err == -EEXIST)
 			gt_error("%s: is an input; give another name with --output", path);
+		else if (err == -ENOTEMPTY)
+			gt_error("%s: is a recording, or has the name of one, and is not written "
+				 "over; is the name of an output missing before it?",
+				 path);
 		else if (err == -EALREADY)
 			gt_error("%s: is the name of two outputs", path);
 		else

@@ -77,6 +77,15 @@ class Forms(Case):
                 self.clear()
 
 
+def content(path):
+    """None: it is not there."""
+    try:
+        with open(path, "rb") as f:
+            return f.read()
+    except FileNotFoundError:
+        return None
+
+
 class Inputs(Forms):
     def test_refused(self):
         """Not a byte of them is of use."""
@@ -165,6 +174,41 @@ class Inputs(Forms):
         self.check(self.path("x.json"))
         p.stdout.close()
         p.stderr.close()
+
+    def test_recordings_are_not_written_over(self):
+        """An output whose name was forgotten: what a shell makes of --html *.gil."""
+        self.make(GOOD, "a.gil")
+        self.make(GOOD, "b.gil")
+        os.rename(self.path("b.gil"), self.path("b.rec"))
+        with open(self.path("GIL_1_rank_0"), "w") as f:
+            f.write('[{"name":"take_gil","ph":"B","ts":1800000000000000,"pid":"0","tid":"GIL_1"}')
+        for name in ("b.rec", "GIL_1_rank_0", "new.gil"):
+            for option in ("-o", "--html", "--merge -o"):
+                before = content(self.path(name))
+                args = option.split() + [name, "a.gil"]
+                if "--merge" in args:
+                    args += ["--profiler=nothing.json"]
+                    with open(self.path("nothing.json"), "w") as f:
+                        f.write('[{"ph":"X","name":"a","ts":"1800000000000000.000","dur":1,"pid":42,'
+                                '"tid":42}]')
+                said = self.run_it(*args, status=1)
+                if "--merge" not in args:
+                    self.assertIn(name + ": is a recording, or has the name of one", said)
+                self.assertEqual(content(self.path(name)), before, said)
+
+    def test_old_in_a_folder(self):
+        """The other tool's files have no suffix."""
+        os.mkdir(self.path("d"))
+        for name in ("GIL_1_rank_0", "GIL_2_rank_1", "GIL_notes"):
+            with open(self.path("d/" + name), "w") as f:
+                f.write("text" if "notes" in name else "[%s]" % ",".join(
+                    '{"name":"%s","ph":"%s","ts":%d,"pid":"0","tid":"GIL_1"}' % (
+                        n, p, 1800000000000000 + t) for n, p, t in (
+                            ("take_gil", "B", 1), ("take_gil", "E", 2), ("drop_gil", "B", 3),
+                            ("drop_gil", "E", 4))))
+        self.run_it("d", "-o", "x.json")
+        self.assertEqual(len([e for e in self.check(self.path("x.json"))
+                              if e["name"] == "process_name"]), 2)
 
     def test_twice(self):
         """Two recordings of one process, or of one rank of two runs, are shown side by side."""
