@@ -14,6 +14,32 @@ int gt_hist_meet(struct gt_hist *h, unsigned int group)
 	return 0;
 }
 
+int gt_hist_count_few(struct gt_hist *h)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < GT_HIST_FEW && !err; i++)
+		err = gt_hist_count(h, h->few[i]);
+	return err;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The nth, from 1 on. */
+static uint64_t nth_of_few(const struct gt_hist *h, uint64_t nth)
+{
+	uint64_t sorted[GT_HIST_FEW];
+
+	memcpy(sorted, h->few, sizeof(sorted));
+	qsort(sorted, h->n, sizeof(*sorted), by_size);
+	return sorted[nth - 1];
+}
+
 /* The greatest number that falls into a step. */
 static uint64_t upper(unsigned int group, unsigned int step)
 {
@@ -30,6 +56,10 @@ uint64_t gt_hist_at(const struct gt_hist *h, unsigned int permille)
 
 	if (!nth)
 		nth = 1;
+	if (!h->n)
+		return 0;
+	if (h->n <= GT_HIST_FEW)
+		return nth_of_few(h, nth);
 	for (unsigned int group = 0; group < GT_HIST_GROUPS; group++) {
 		const uint64_t *counts;
 

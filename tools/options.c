@@ -154,11 +154,14 @@ static const char *parse_time(const char *text, uint64_t without, uint64_t *ns)
 			return "is too large";
 	if (p > text && *p == '.') {
 		decimals = ++p;
-		for (; is_digit(*p); p++)
-			if (scale > NS_PER_S || add_digit(&part, *p))
-				return "is finer than a nanosecond";
-			else
+		for (; is_digit(*p); p++) {
+			if (scale <= NS_PER_S) {
+				part = 10 * part + (uint64_t)(*p - '0');
 				scale *= 10;
+			} else if (*p != '0') {
+				return "is finer than a nanosecond";
+			}
+		}
 	}
 	if (p == text || p == decimals)
 		return "is no number with a unit (ns, us, ms, s)";

@@ -28,7 +28,8 @@ struct gt_tracefiles {
 	struct gt_sink *chrome; /* NULL: none is open */
 	struct gt_tidmap drawn; /* threads of the process with a slice in it */
 	struct process process;
-	uint8_t in_process; /* .chrome has been told of it */
+	uint8_t in_process; /* .chrome has been told of it .. */
+	uint8_t shows;      /* .. and of something in it */
 	uint8_t refused;    /* the process has no file */
 	uint8_t said;       /* that a part cannot be opened */
 
@@ -306,6 +307,7 @@ static int begin_process_in_part(struct gt_tracefiles *t, uint64_t start_ns)
 		p.start_ns = start_ns;
 	gt_tidmap_clear(&t->drawn);
 	t->in_process = 1;
+	t->shows = 0;
 	return t->chrome->ops->process(t->chrome, &p);
 }
 
@@ -365,16 +367,25 @@ static int files_process(struct gt_sink *s, const struct gt_sink_process *p)
 	return note(t, begin_process(t, p));
 }
 
+/* For what begins at `start_ns`. */
+static int make_room(struct gt_tracefiles *t, uint64_t start_ns)
+{
+	int err = 0;
+
+	if (is_full(t) && t->shows) {
+		err = next_part(t);
+		if (!err)
+			err = begin_process_in_part(t, start_ns);
+	}
+	t->shows = 1;
+	return err;
+}
+
 static int span_in_part(struct gt_tracefiles *t, const struct gt_span *span)
 {
 	uint32_t number;
-	int err = 0;
+	int err = make_room(t, span->start_ns);
 
-	if (is_full(t) && t->drawn.n) {
-		err = next_part(t);
-		if (!err)
-			err = begin_process_in_part(t, span->start_ns);
-	}
 	return err ? err : gt_tidmap_add(&t->drawn, span->tid, &number);
 }
 
@@ -394,8 +405,14 @@ static int files_span(struct gt_sink *s, const struct gt_span *span)
 static int files_gap(struct gt_sink *s, const struct gt_gap *gap)
 {
 	struct gt_tracefiles *t = of(s);
+	int err;
 
-	return t->refused ? 0 : note(t, t->chrome->ops->gap(t->chrome, gap));
+	if (t->refused)
+		return 0;
+	err = t->o.part_bytes ? make_room(t, gap->begin_ns) : 0;
+	if (!err)
+		err = t->chrome->ops->gap(t->chrome, gap);
+	return note(t, err);
 }
 
 static int files_thread(struct gt_sink *s, const struct gt_sink_thread *thread)

@@ -66,7 +66,7 @@ class What(Filtered):
 
     def test_least_length(self):
         for text, least in (("5ms", 5 * MS), ("30", 30 * US), ("30us", 30 * US), ("1500ns", 1500),
-                            ("0.005s", 5 * MS), ("1.5us", 1500)):
+                            ("0.005s", 5 * MS), ("1.5us", 1500), ("0.00500000000000s", 5 * MS)):
             with self.subTest(text):
                 self.expect(lambda s: s.end - s.begin >= least, "--min-dur=" + text)
 
@@ -161,7 +161,8 @@ class What(Filtered):
         self.assertEqual(self.read("t.json").slices, [])
 
     def test_nonsense(self):
-        for option in ("--min-dur=", "--min-dur=-1", "--min-dur=5km", "--min-dur=1e3", "--from=x",
+        for option in ("--min-dur=", "--min-dur=-1", "--min-dur=1.0001us",
+                       "--min-dur=0.00500000000001s", "--min-dur=5km", "--min-dur=1e3", "--from=x",
                        "--to=1:2",
                        "--from=5", "--from=2", "--pid=", "--pid=x", "--pid=1,,2", "--tid=-4",
                        "--tid=4294967296",
@@ -367,6 +368,23 @@ class Form(Filtered):
             self.assertEqual(sorted(lost), sorted(e["ts"] for e in whole.events if e["name"] ==
                                                   "lost events"))
         self.assert_no_rest()
+
+    def test_parts_of_losses_alone(self):
+        """What is lost takes room, too."""
+        with GilWriter(self.path("lost.gil")) as w:
+            w.meta({"process.pid": "7"})
+            w.clock(S, S, 2 * S)
+            for i in range(9000):
+                w.gap(S + 10 * i, S + 10 * i + 5, 1)
+            w.end(S + MS)
+        self.run_it("lost.gil", "--split=1", "-o", "p.json")
+        names = [n for n in self.tree() if n.startswith("p")]
+        self.assertGreater(len(names), 1)
+        lost = []
+        for n in names:
+            self.assertLess(os.path.getsize(self.path(n)), 1.05 * (1 << 20))
+            lost += [e["ts"] for e in self.read(n).events if e["name"] == "lost events"]
+        self.assertEqual(len(set(lost)), 9000)
 
     def test_small_enough_is_one_part(self):
         self.run_it(*(self.files + ["--split=100", "-o", "t.json"]))

@@ -129,6 +129,32 @@ static void one_number_is_itself(void **unused)
 	gt_hist_free(&h);
 }
 
+static void few_take_no_memory(void **unused)
+{
+	struct gt_hist h = {0};
+
+	(void)unused;
+	for (uint64_t i = 1; i <= GT_HIST_FEW; i++)
+		assert_int_equal(gt_hist_add(&h, UINT64_MAX >> i), 0);
+	assert_null(h.counts);
+	assert_int_equal(gt_hist_at(&h, 500), UINT64_MAX >> (GT_HIST_FEW / 2 + 1));
+	gt_hist_free(&h);
+}
+
+/* As many as make the difference, and about that. */
+static void from_few_to_many(void **unused)
+{
+	uint64_t v[3 * GT_HIST_FEW];
+
+	(void)unused;
+	state = 0x5eed5eed5eed5eedu;
+	for (size_t n = 1; n <= GT_ARRAY_SIZE(v); n++) {
+		for (size_t i = 0; i < n; i++)
+			v[i] = next() >> next() % 60;
+		check(v, n);
+	}
+}
+
 /* Memory comes with the sizes that are met, not with how many there are. */
 static void memory(void **unused)
 {
@@ -160,6 +186,8 @@ int main(void)
 		cmocka_unit_test(powers_of_two),
 		cmocka_unit_test(random_numbers),
 		cmocka_unit_test(one_number_is_itself),
+		cmocka_unit_test(few_take_no_memory),
+		cmocka_unit_test(from_few_to_many),
 		cmocka_unit_test(memory),
 		cmocka_unit_test(sum_stays_at_the_greatest),
 	};
