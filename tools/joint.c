@@ -16,6 +16,8 @@
 #include "profnames.h"
 #include "sink_chrome.h"
 
+#define TOTAL_FROM 3 /* of more than these, how many were used is said in any case */
+
 /* A recording in a Profiler's picture. */
 struct part {
 	size_t input;
@@ -34,6 +36,7 @@ struct joint {
 	struct gt_match_who *who;
 	enum gt_match *pairs;
 	uint8_t *converted; /* inputs of which has been said what there is to say */
+	uint8_t *used;      /* inputs that are in what was written */
 	size_t written, left_out;
 	uint8_t as_file;  /* .output is one */
 	uint8_t is_there; /* .output was, before */
@@ -148,7 +151,8 @@ static int begin(struct joint *j)
 	j->who = calloc(n + 1, sizeof(*j->who));
 	j->pairs = calloc(pairs + 1, sizeof(*j->pairs));
 	j->converted = calloc(n + 1, 1);
-	if (!j->readers || !j->who || !j->pairs || !j->converted)
+	j->used = calloc(n + 1, 1);
+	if (!j->readers || !j->who || !j->pairs || !j->converted || !j->used)
 		return -ENOMEM;
 	open_all(j);
 	return 0;
@@ -163,6 +167,7 @@ static void end(struct joint *j)
 	free(j->who);
 	free(j->pairs);
 	free(j->converted);
+	free(j->used);
 }
 
 /* ---- one Profiler ---- */
@@ -503,6 +508,8 @@ static int write_unit(struct joint *j, struct unit *u)
 		return err > 0 ? 0 : err;
 	}
 	j->written++;
+	for (size_t i = 0; i < u->n; i++)
+		j->used[u->parts[i].input] = 1;
 	j->left_out += u->damaged || is_cut(u->p);
 	if (gt_filter_wanted(&u->filter))
 		gt_filter_report(&u->left_out, gt_profiler_path(u->p));
@@ -556,6 +563,18 @@ static int prepare(struct joint *j)
 	return folders ? gt_jointout_prepare(j->o->output, j->p) : 0;
 }
 
+/* What was said of each is far above by now, or much. */
+static void say_total(const struct joint *j)
+{
+	size_t all = j->p->n + j->p->unusable, used = 0;
+
+	for (size_t i = 0; i < j->in->n; i++)
+		used += j->used[i];
+	if (j->written < all || used < j->in->n || all > TOTAL_FROM || used > TOTAL_FROM)
+		gt_info("%zu of %zu Profilers' traces, %zu of %zu recordings used", j->written, all,
+			used, j->in->n);
+}
+
 int gt_joint(const struct gt_joint_opts *o, struct gt_inputs *in, struct gt_profilers *p)
 {
 	struct joint j = {.o = o, .in = in, .p = p};
@@ -578,6 +597,7 @@ int gt_joint(const struct gt_joint_opts *o, struct gt_inputs *in, struct gt_prof
 		for (size_t k = 0; k < p->n; k++)
 			if (do_profiler(&j, k) == -ENOMEM)
 				break;
+		say_total(&j);
 	}
 	end(&j);
 	if (!j.written && !j.is_there)

@@ -11,6 +11,7 @@
 
 struct gt_lane {
 	uint64_t pid;
+	uint64_t slices, cpu; /* see struct gt_proftrace_process */
 	uint8_t used;
 	uint8_t marks;
 };
@@ -91,7 +92,14 @@ int gt_lanes_add(struct gt_lanes *l, uint64_t pid)
 	}
 	l->any = 1;
 	l->last_pid = pid;
+	l->last = (size_t)(lane - l->slots);
 	return 0;
+}
+
+void gt_lanes_slice(struct gt_lanes *l, int cpu)
+{
+	l->slots[l->last].slices++;
+	l->slots[l->last].cpu += cpu != 0;
 }
 
 int gt_lanes_mark(struct gt_lanes *l, uint64_t pid, unsigned int clear, unsigned int set)
@@ -101,7 +109,7 @@ int gt_lanes_mark(struct gt_lanes *l, uint64_t pid, unsigned int clear, unsigned
 
 	if (rc)
 		return rc;
-	lane = find(l, pid);
+	lane = &l->slots[l->last];
 	lane->marks = (uint8_t)((lane->marks & ~clear) | set);
 	return 0;
 }
@@ -194,6 +202,43 @@ static int tell_pids(const struct gt_lanes *l, struct gt_proftrace *t)
 	return 0;
 }
 
+static int by_pid(const void *a, const void *b)
+{
+	const struct gt_proftrace_process *x = a, *y = b;
+
+	return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+/*
+ * Where nothing but numbers tells which lanes are processes: not those that tell that they are
+ * something else, nor those with numbers that msprof makes up.
+ */
+static int is_process(const struct gt_lane *lane, const struct gt_proftrace *t)
+{
+	if (!lane->used || !lane->slices || !lane->pid || lane->pid > PID_MAX)
+		return 0;
+	if (t->npython)
+		return is_python(lane, t);
+	return !(lane->marks & (GT_LANE_NAME | GT_LANE_DEVICE)) &&
+	       (t->msprof_pid < 0 || lane->pid >> SHIFT != (uint64_t)t->msprof_pid);
+}
+
+static int tell_processes(const struct gt_lanes *l, struct gt_proftrace *t)
+{
+	t->processes = calloc(l->n + 1, sizeof(*t->processes));
+	if (!t->processes)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->nslots; i++) {
+		const struct gt_lane *lane = &l->slots[i];
+
+		if (is_process(lane, t))
+			t->processes[t->nprocesses++] = (struct gt_proftrace_process){
+				.pid = lane->pid, .slices = lane->slices, .cpu = lane->cpu};
+	}
+	qsort(t->processes, t->nprocesses, sizeof(*t->processes), by_pid);
+	return 0;
+}
+
 static int is_wanted(const struct gt_proftrace *t, uint64_t pid)
 {
 	return (t->mindspore_lane >= 0 && (uint64_t)t->mindspore_lane == pid) ||
@@ -230,6 +275,8 @@ int gt_lanes_tell(struct gt_lanes *l, struct gt_proftrace *t)
 {
 	int rc = tell_pids(l, t);
 
+	if (!rc)
+		rc = tell_processes(l, t);
 	return rc ? rc : tell_threads(l, t);
 }
 

@@ -33,8 +33,9 @@ struct search {
 	struct todo *todo;
 	size_t ntodo, done;
 	size_t found;
-	size_t joint; /* joint views, passed over */
-	int no_use;   /* found, and left out */
+	size_t joint;      /* joint views, passed over */
+	size_t recordings; /* of the GIL: no Profiler's */
+	int no_use;        /* found, and left out */
 };
 
 static void profiler_fini(struct gt_profiler *p)
@@ -201,6 +202,7 @@ static int add_profiler(struct search *s, struct gt_profiler *p)
 	return 0;
 no_use:
 	s->no_use++;
+	s->out->unusable++;
 	profiler_fini(p);
 	return 0;
 }
@@ -211,6 +213,7 @@ static void no_trace(struct search *s, const struct gt_profiler *p)
 {
 	s->found++;
 	s->no_use++;
+	s->out->unusable++;
 	if (p->database)
 		gt_error("%s: holds a database (%s), but no trace_view.json to lay the GIL beside; "
 			 "export text, too (export_type), or run the analysis again for it",
@@ -289,6 +292,7 @@ static int add_prof(struct search *s, int fd, const char *dir, const char *trace
 		gt_error("%s: there is no msprof_*.json in it", out);
 	s->found++;
 	s->no_use++;
+	s->out->unusable++;
 	profiler_fini(&p);
 	return err == -ENOMEM ? err : 0;
 }
@@ -342,6 +346,7 @@ static int look_at_entry(struct search *s, int fd, const char *dir, const struct
 {
 	switch (gt_prof_type(fd, name)) {
 	case 'f':
+		s->recordings += gt_name_ends(name, ".gil");
 		return is_trace_name(name) ? add_alone(s, gt_prof_join(dir, name)) : 0;
 	case 'd':
 		return t->depth < DEPTH_MAX ? push(s, t->path, name, t->depth + 1) : 0;
@@ -387,6 +392,7 @@ static int look_at_folder(struct search *s, const struct todo *t)
 			gt_error("%s: has not been analysed: there is no %s in it", dir, trace_dir);
 		s->found++;
 		s->no_use++;
+		s->out->unusable++;
 	} else {
 		for (size_t i = 0; i < names.n && !err; i++)
 			err = look_at_entry(s, fd, dir, t, names.list[i]);
@@ -409,6 +415,11 @@ static int search_folder(struct search *s)
 		if (s->joint)
 			gt_error("%s: holds nothing but joint views, which gil2trace has made; "
 				 "name the Profiler's own folder",
+				 s->arg);
+		else if (s->recordings)
+			gt_error("%s: holds recordings of the GIL, and no Profiler's trace; "
+				 "--profiler names what the Profiler has written, and recordings "
+				 "stand without an option: are the two swapped?",
 				 s->arg);
 		else
 			gt_error("%s: there is no Profiler's trace in this folder: no %s, no %s, "

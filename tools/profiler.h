@@ -41,6 +41,7 @@ static inline const char *gt_profiler_path(const struct gt_profiler *p)
 struct gt_profilers {
 	struct gt_profiler *list;
 	size_t n;
+	size_t unusable; /* traces, and Profilers' folders, that were found and are no use */
 };
 
 /*

@@ -15,6 +15,7 @@ const char *gt_match_text(enum gt_match m)
 	static const char *const text[] = {
 		[GT_MATCH_NONE] = "not at all",
 		[GT_MATCH_PID] = "by its pid",
+		[GT_MATCH_INSIDE] = "by a pid in it",
 		[GT_MATCH_RANK] = "by its rank",
 		[GT_MATCH_ONLY] = "as the only one",
 		[GT_MATCH_CHILD] = "as a child of its process",
@@ -56,6 +57,7 @@ struct match {
 	enum gt_match *pairs;
 	uint8_t *taken;  /* recordings that have a Profiler */
 	uint8_t *chosen; /* recordings that come into question for one Profiler */
+	uint8_t *other;  /* for as long as a function needs it */
 };
 
 /* How sure it is that the Profiler means this process: 3 by its own pid; 0 not at all. */
@@ -73,13 +75,14 @@ static int is_child(const struct gt_match_who *w, const struct gt_match_who *par
 	return w->parent && w->parent == parent->pid && !strcmp(w->host, parent->host);
 }
 
-/* Children have the rank of their parent, and are not who is meant. */
-static void drop_children(struct match *m)
+/*
+ * Children have the rank of their parent, and are not who is meant. Those of a launcher, which has
+ * none or another one, are.
+ */
+static int is_helper(const struct gt_match_who *w, const struct gt_match_who *parent)
 {
-	for (size_t i = 0; i < m->n; i++)
-		for (size_t k = 0; m->chosen[i] && k < m->n; k++)
-			if (k != i && m->who[k].usable && is_child(&m->who[i], &m->who[k]))
-				m->chosen[i] = 0;
+	return parent->usable && is_child(w, parent) && w->rank == parent->rank &&
+	       (w->rank_guessed || !parent->rank_guessed);
 }
 
 /* Where a process is, its children are, and theirs. */
@@ -120,15 +123,15 @@ static size_t processes(const struct match *m)
 	return count;
 }
 
-static void choose_by_pid(struct match *m, const struct gt_profiler *p)
+static void choose_by_pid(struct match *m, int64_t pid)
 {
 	int best = 1;
 
 	for (size_t i = 0; i < m->n; i++)
-		if (m->who[i].usable && pid_fits(&m->who[i], p->pid) > best)
-			best = pid_fits(&m->who[i], p->pid);
+		if (m->who[i].usable && pid_fits(&m->who[i], pid) > best)
+			best = pid_fits(&m->who[i], pid);
 	for (size_t i = 0; i < m->n; i++)
-		m->chosen[i] = m->who[i].usable && pid_fits(&m->who[i], p->pid) >= best;
+		m->chosen[i] = m->who[i].usable && pid_fits(&m->who[i], pid) >= best;
 }
 
 /* Two containers have a process with this pid, say. */
@@ -174,7 +177,9 @@ static void choose_by_rank(struct match *m, const struct gt_profiler *p)
 	}
 	for (size_t i = 0; told && i < m->n; i++)
 		m->chosen[i] &= !m->who[i].rank_guessed;
-	drop_children(m);
+	for (size_t i = 0; i < m->n; i++)
+		for (size_t k = 0; m->chosen[i] && k < m->n; k++)
+			m->chosen[i] = !(k != i && is_helper(&m->who[i], &m->who[k]));
 }
 
 struct id_text {
@@ -193,6 +198,17 @@ static struct id_text id_text(const char *what, int64_t id, const char *how)
 	return t;
 }
 
+/* The pid that its trace tells, if it has but one. */
+static int64_t trace_pid(const struct gt_profiler *p, const char **how)
+{
+	if (p->pid > 0 || p->facts.nprocesses != 1 || !p->facts.processes[0].cpu) {
+		*how = p->pid_how;
+		return p->pid;
+	}
+	*how = "its events";
+	return (int64_t)p->facts.processes[0].pid;
+}
+
 /* As its Profiler would have it. */
 static int64_t shown_pid(const struct gt_match_who *w)
 {
@@ -205,11 +221,14 @@ static int64_t shown_pid(const struct gt_match_who *w)
 static void say_contradiction(const struct gt_match_who *w, const struct gt_profiler *p,
 			      enum gt_match how)
 {
-	if (how != GT_MATCH_PID && p->pid > 0 && shown_pid(w) > 0)
+	const char *pid_how = p->pid_how;
+	int64_t pid = how == GT_MATCH_INSIDE ? p->pid : trace_pid(p, &pid_how);
+
+	if (how != GT_MATCH_PID && pid > 0 && shown_pid(w) > 0)
 		gt_warn("%s: is taken for %s %s, though its pid is %" PRId64 " and not %" PRId64
 			" (%s)",
-			w->path, gt_profiler_path(p), gt_match_text(how), shown_pid(w), p->pid,
-			p->pid_how);
+			w->path, gt_profiler_path(p), gt_match_text(how), shown_pid(w), pid,
+			pid_how);
 	if (how != GT_MATCH_RANK && p->rank >= 0 && w->rank >= 0 && p->rank != w->rank &&
 	    !w->rank_guessed)
 		gt_warn("%s: is taken for %s %s, though its rank is %" PRId64 " and not %" PRId64
@@ -241,6 +260,82 @@ static int settle(struct match *m, size_t k, enum gt_match how)
 	return count == 1;
 }
 
+/* Is it the pid of a recording? */
+static int is_recorded(const struct match *m, uint64_t pid)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (m->who[i].usable && pid_fits(&m->who[i], (int64_t)pid))
+			return 1;
+	return 0;
+}
+
+/*
+ * Its trace has events with the pid of a recording. Several such processes are all meant if they
+ * have what only a process does; else the numbers may be anything, and the busiest is taken.
+ */
+static int settle_inside(struct match *m, size_t k)
+{
+	const struct gt_profiler *p = &m->p->list[k];
+	const struct gt_proftrace_process *busiest = NULL;
+	int real = 0, done = 0;
+
+	for (size_t i = 0; i < p->facts.nprocesses; i++) {
+		const struct gt_proftrace_process *proc = &p->facts.processes[i];
+
+		if (!is_recorded(m, proc->pid))
+			continue;
+		real |= proc->cpu > 0;
+		if (!busiest || proc->slices > busiest->slices)
+			busiest = proc;
+	}
+	for (size_t i = 0; busiest && i < p->facts.nprocesses; i++) {
+		const struct gt_proftrace_process *proc = &p->facts.processes[i];
+
+		if (real ? !proc->cpu : proc != busiest)
+			continue;
+		choose_by_pid(m, (int64_t)proc->pid);
+		if (processes(m) > 1)
+			narrow_by_rank(m, p);
+		if (processes(m) > 1)
+			narrow_by_time(m, p);
+		done |= settle(m, k, GT_MATCH_INSIDE) || processes(m) > 1;
+	}
+	return done;
+}
+
+/*
+ * The chosen one is the only one, or the others were started by it. Where they have ranks of their
+ * own, it is but their launcher; and what the trace tells has fitted none of them.
+ */
+static int is_only(struct match *m, const struct gt_profiler *p)
+{
+	const struct gt_match_who *root = NULL;
+	const char *how;
+	size_t all;
+
+	for (size_t i = 0; i < m->n; i++)
+		m->chosen[i] = m->who[i].usable;
+	all = processes(m);
+	for (size_t i = 0; i < m->n; i++)
+		for (size_t k = 0; m->chosen[i] && k < m->n; k++)
+			m->chosen[i] =
+				!(k != i && m->who[k].usable && is_child(&m->who[i], &m->who[k]));
+	if (m->p->n != 1 || processes(m) != 1)
+		return 0;
+	if (all == 1)
+		return 1;
+	for (size_t i = 0; i < m->n; i++)
+		if (m->chosen[i])
+			root = &m->who[i];
+	if (!root)
+		return 0;
+	for (size_t i = 0; i < m->n; i++)
+		if (m->who[i].usable && !m->who[i].rank_guessed && m->who[i].rank >= 0 &&
+		    (m->who[i].rank != root->rank || root->rank_guessed))
+			return 0;
+	return trace_pid(p, &how) <= 0 && (p->rank < 0 || root->rank < 0 || p->rank == root->rank);
+}
+
 /* One way for all Profilers that have nothing yet. */
 static void round_of(struct match *m, enum gt_match how, uint8_t *done)
 {
@@ -250,17 +345,16 @@ static void round_of(struct match *m, enum gt_match how, uint8_t *done)
 		if (done[k])
 			continue;
 		if (how == GT_MATCH_PID) {
-			choose_by_pid(m, p);
+			choose_by_pid(m, p->pid);
 			if (processes(m) > 1)
 				narrow_by_rank(m, p);
+		} else if (how == GT_MATCH_INSIDE) {
+			done[k] = (uint8_t)settle_inside(m, k);
+			continue;
 		} else if (how == GT_MATCH_RANK) {
 			choose_by_rank(m, p);
-		} else {
-			for (size_t i = 0; i < m->n; i++)
-				m->chosen[i] = m->who[i].usable;
-			drop_children(m);
-			if (m->p->n != 1 || processes(m) != 1)
-				continue;
+		} else if (!is_only(m, p)) {
+			continue;
 		}
 		if (processes(m) > 1)
 			narrow_by_time(m, p);
@@ -272,13 +366,41 @@ static void round_of(struct match *m, enum gt_match how, uint8_t *done)
 			m->taken[i] |= m->pairs[i * m->p->n + k] != GT_MATCH_NONE;
 }
 
-static size_t say_left_out(const struct match *m)
+/* Of a recording that has a Profiler, the processes above it that have none. */
+static void find_launchers(struct match *m, size_t *started)
+{
+	int found;
+
+	memcpy(m->other, m->taken, m->n); /* and the launchers */
+	do {
+		found = 0;
+		for (size_t i = 0; i < m->n; i++) {
+			for (size_t k = 0; m->other[i] && k < m->n; k++) {
+				if (!m->who[k].usable || m->other[k] ||
+				    !is_child(&m->who[i], &m->who[k]))
+					continue;
+				m->other[k] = 1;
+				started[k] = i;
+				found = 1;
+			}
+		}
+	} while (found);
+}
+
+static size_t say_left_out(struct match *m, size_t *started)
 {
 	size_t left_out = 0;
 
+	find_launchers(m, started);
 	for (size_t i = 0; i < m->n; i++) {
 		if (!m->who[i].usable || m->taken[i])
 			continue;
+		if (m->other[i]) {
+			gt_info("%s: is the launcher of %s; no Profiler's trace belongs to it, so "
+				"it is left out",
+				m->who[i].path, m->who[started[i]].path);
+			continue;
+		}
 		left_out++;
 		gt_error("%s: belongs to no Profiler's trace that was given: %s, %s",
 			 m->who[i].path, id_text("pid", shown_pid(&m->who[i]), NULL).text,
@@ -287,6 +409,8 @@ static size_t say_left_out(const struct match *m)
 	}
 	for (size_t k = 0; k < m->p->n; k++) {
 		const struct gt_profiler *p = &m->p->list[k];
+		const char *how;
+		int64_t pid = trace_pid(p, &how);
 		size_t i = 0;
 
 		while (i < m->n && !m->pairs[i * m->p->n + k])
@@ -295,8 +419,7 @@ static size_t say_left_out(const struct match *m)
 			continue;
 		left_out++;
 		gt_error("%s: no recording belongs to it: %s, %s", gt_profiler_path(p),
-			 id_text("pid", p->pid, p->pid_how).text,
-			 id_text("rank", p->rank, p->rank_how).text);
+			 id_text("pid", pid, how).text, id_text("rank", p->rank, p->rank_how).text);
 	}
 	return left_out;
 }
@@ -304,19 +427,20 @@ static size_t say_left_out(const struct match *m)
 size_t gt_match(const struct gt_match_who *who, size_t n, const struct gt_profilers *p,
 		enum gt_match *pairs)
 {
-	gt_autofree uint8_t *flags = calloc(2 * n + p->n + 1, 1);
+	gt_autofree uint8_t *flags = calloc(3 * n + p->n + 1, 1);
+	gt_autofree size_t *started = calloc(n + 1, sizeof(*started));
 	struct match m = {.who = who, .n = n, .p = p, .pairs = pairs};
 
 	memset(pairs, 0, n * p->n * sizeof(*pairs));
-	if (!flags) {
+	if (!flags || !started) {
 		gt_error("out of memory");
 		return n + p->n;
 	}
 	m.taken = flags;
 	m.chosen = flags + n;
-	round_of(&m, GT_MATCH_PID, flags + 2 * n);
-	round_of(&m, GT_MATCH_RANK, flags + 2 * n);
-	round_of(&m, GT_MATCH_ONLY, flags + 2 * n);
+	m.other = flags + 2 * n;
+	for (enum gt_match how = GT_MATCH_PID; how <= GT_MATCH_ONLY; how++)
+		round_of(&m, how, flags + 3 * n);
 	add_children(&m);
-	return say_left_out(&m);
+	return say_left_out(&m, started);
 }

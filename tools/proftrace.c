@@ -24,6 +24,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "giltrace/gilfile.h"
 #include "lanes.h"
 #include "log.h"
 
@@ -31,20 +32,23 @@
 #define STATUS_EVENTS (1u << 17) /* how often progress is shown */
 #define OWN_PREFIX    "GIL "     /* of names, pids and tids that are ours */
 
-enum key { KEY_OTHER, KEY_PH, KEY_NAME, KEY_PID, KEY_TID, KEY_TS, KEY_DUR, KEY_ARGS };
+enum key { KEY_OTHER, KEY_PH, KEY_NAME, KEY_PID, KEY_TID, KEY_TS, KEY_DUR, KEY_CAT, KEY_ARGS };
 
 enum meta { NO_META, PROCESS_NAME, PROCESS_LABELS, THREAD_NAME, THREAD_SORT_INDEX };
 
 enum number { MISSING, GOOD, BAD };
+
+enum cat { NO_CAT, CAT_CPU, CAT_DEVICE };
 
 struct event {
 	uint64_t pid, tid;
 	int64_t ts, dur;
 	int64_t sort_index;
 	enum meta meta;
+	enum cat cat;
 	enum number has_pid, has_tid, has_ts, has_dur;
 	unsigned int lane; /* what args.name means for a process */
-	uint8_t cpu;       /* args.labels is "CPU" */
+	uint8_t label;     /* what args.labels means: GT_LANE_CPU or GT_LANE_DEVICE */
 	uint8_t own;       /* args.name begins as names of ours do: a thread's, 2 a process's */
 	uint8_t marker;    /* its times do not count */
 	char ph;
@@ -140,6 +144,8 @@ static enum key key_of(const struct gt_jsonscan *s)
 			return KEY_PID;
 		if (memcmp(text, "tid", 3) == 0)
 			return KEY_TID;
+		if (memcmp(text, "cat", 3) == 0)
+			return KEY_CAT;
 		return memcmp(text, "dur", 3) == 0 ? KEY_DUR : KEY_OTHER;
 	case 4:
 		if (memcmp(text, "name", 4) == 0)
@@ -165,6 +171,20 @@ static enum meta meta_of(const struct gt_jsonscan *s)
 		if (gt_jsonscan_is(s, names[m]))
 			return m;
 	return NO_META;
+}
+
+/* Kineto's: a slice of a device has the device's number as pid, and that may be small. */
+static enum cat cat_of(const struct gt_jsonscan *s)
+{
+	static const char *const cpu[] = {"cpu_op",       "user_annotation", "python_function",
+					  "cuda_runtime", "cuda_driver",     "privateuse1_runtime",
+					  "xpu_runtime",  "mtia_runtime",    "privateuse1_driver"};
+	const char *text = gt_jsonscan_text(s, NULL);
+
+	for (size_t i = 0; i < GT_ARRAY_SIZE(cpu); i++)
+		if (gt_jsonscan_is(s, cpu[i]))
+			return CAT_CPU;
+	return gt_jsonscan_is(s, "kernel") || strncmp(text, "gpu_", 4) == 0 ? CAT_DEVICE : NO_CAT;
 }
 
 static unsigned int lane_of(const struct gt_jsonscan *s)
@@ -215,7 +235,9 @@ static int read_args(struct reader *r, struct event *ev)
 			ev->lane = token == GT_JSON_STRING ? lane_of(r->s) : 0;
 			ev->own = token == GT_JSON_STRING ? own_name(r->s) : 0;
 		} else if (labels) {
-			ev->cpu = token == GT_JSON_STRING && gt_jsonscan_is(r->s, "CPU");
+			ev->label = token == GT_JSON_STRING && gt_jsonscan_is(r->s, "CPU")
+					    ? GT_LANE_CPU
+					    : GT_LANE_DEVICE;
 		} else if (sort && is_text(token) && whole_number(r, &v) == GOOD &&
 			   v <= INT64_MAX) {
 			ev->sort_index = (int64_t)v;
@@ -268,6 +290,9 @@ static int read_member(struct reader *r, enum key key, struct event *ev)
 	case KEY_TID:
 		ev->has_tid = read_id(r, token, &ev->tid, ev);
 		break;
+	case KEY_CAT:
+		ev->cat = token == GT_JSON_STRING ? cat_of(r->s) : NO_CAT;
+		break;
 	case KEY_TS:
 		ev->has_ts = time_value(r, token, &ev->ts);
 		break;
@@ -290,7 +315,7 @@ static int end_metadata(struct reader *r, const struct event *ev)
 	case PROCESS_NAME:
 		return gt_lanes_mark(&r->lanes, ev->pid, GT_LANE_NAME, ev->lane);
 	case PROCESS_LABELS:
-		return gt_lanes_mark(&r->lanes, ev->pid, GT_LANE_CPU, ev->cpu ? GT_LANE_CPU : 0);
+		return gt_lanes_mark(&r->lanes, ev->pid, GT_LANE_LABEL, ev->label);
 	case THREAD_NAME:
 	case THREAD_SORT_INDEX:
 		if (ev->has_tid != GOOD)
@@ -343,6 +368,8 @@ static int read_event(struct reader *r)
 	r->t->events++;
 	if (ev.has_pid == GOOD)
 		rc = gt_lanes_add(&r->lanes, ev.pid);
+	if (!rc && ev.has_pid == GOOD && ev.ph == 'X' && ev.cat != CAT_DEVICE)
+		gt_lanes_slice(&r->lanes, ev.cat == CAT_CPU);
 	if (!rc && ev.ph == 'M')
 		rc = end_metadata(r, &ev);
 	else if (!rc)
@@ -526,11 +553,24 @@ static int read_all(struct reader *r)
 	} else if (rc == -EPIPE) {
 		rc = -EBADMSG;
 	}
-	if (rc < 0 && gt_jsonscan_problem(r->s)[0])
+	if (rc < 0 && gt_jsonscan_problem(r->s)[0]) {
+		if (rc == -EBADMSG && !r->array_begun && !r->t->object && !r->why[0])
+			snprintf(r->why, r->why_size, "it is no JSON: %s",
+				 gt_jsonscan_problem(r->s));
 		return refuse(r, rc, gt_jsonscan_problem(r->s));
+	}
 	if (!rc)
 		rc = end_document(r);
 	return rc ? refuse(r, rc, strerror(-rc)) : 0;
+}
+
+/* Who has swapped the arguments should read that, not which byte is no JSON. */
+static int is_recording(int fd)
+{
+	char magic[sizeof(GIL_MAGIC) - 1];
+
+	return pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
+	       memcmp(magic, GIL_MAGIC, sizeof(magic)) == 0;
 }
 
 int gt_proftrace_read(const char *path, struct gt_proftrace *out, char *why, size_t why_size)
@@ -543,6 +583,13 @@ int gt_proftrace_read(const char *path, struct gt_proftrace *out, char *why, siz
 	if (fd < 0)
 		return fd;
 	why[0] = '\0';
+	if (is_recording(fd)) {
+		close(fd);
+		return refuse(&r, -EBADMSG,
+			      "it is a recording of the GIL, no Profiler's trace; --profiler names "
+			      "what the Profiler has written, and recordings stand without an "
+			      "option: are the two swapped?");
+	}
 	rc = gt_jsonscan_open(fd, &r.s);
 	if (rc)
 		return refuse(&r, rc, strerror(-rc));
@@ -561,6 +608,7 @@ void gt_proftrace_fini(struct gt_proftrace *t)
 {
 	free(t->pids);
 	free(t->python);
+	free(t->processes);
 	free(t->threads);
 	*t = (struct gt_proftrace){0};
 }

@@ -19,6 +19,13 @@ struct gt_proftrace_thread {
 	int64_t sort_index; /* -1: none */
 };
 
+/* A process by its number alone, with slices that are not a device's. */
+struct gt_proftrace_process {
+	uint64_t pid;
+	uint64_t slices;
+	uint64_t cpu; /* of these, of a category that only a process has (cpu_op and the like) */
+};
+
 struct gt_proftrace {
 	uint8_t object;        /* {"traceEvents": [...]}; else a top-level array */
 	uint8_t kineto;        /* made by PyTorch's own profiler */
@@ -45,6 +52,8 @@ struct gt_proftrace {
 	size_t npids;
 	uint64_t *python; /* pids of processes that are real ones: see proftrace.c */
 	size_t npython;
+	struct gt_proftrace_process *processes; /* by pid; of .python, if there are any */
+	size_t nprocesses;
 	struct gt_file_id file;
 	struct gt_proftrace_thread *threads; /* of those and mindspore_lane, by pid, then tid */
 	size_t nthreads;

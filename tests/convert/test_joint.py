@@ -158,6 +158,21 @@ class Layouts(Joint):
             self.assertFalse(glob.glob(self.path("joint", "**", "*.json"), recursive=True))
 
 
+    def test_swapped(self):
+        """Who names something else learns what it is."""
+        self.rank(0)
+        with open(self.path("app.py"), "w") as f:
+            f.write("import os\n")
+        run = self.convert("GIL_7000_rank_0.gil", "--profiler=app.py", "-o", "joint",
+                           status=b.FAILED)
+        self.assertRegex(run.err, r"app\.py: cannot be used: it is no JSON: byte \d")
+        for what in ("GIL_7000_rank_0.gil", "."):
+            run = self.convert("GIL_7000_rank_0.gil", "--profiler", what, "-o", "joint",
+                               status=b.FAILED)
+            self.assertRegex(run.err, "recordings? of the GIL")
+            self.assertIn("swapped", run.err)
+
+
 SAMPLES = os.environ.get("GT_SAMPLES_DIR")
 
 

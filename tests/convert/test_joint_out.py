@@ -460,6 +460,90 @@ class Out(b.Case):
         self.go("--profiler=prof", "-o", "out", inputs=("child.gil", "r.gil"))
         self.assertEqual(len(self.lanes("out", name, *OURS)), 2)
 
+    # ---- a launcher and its ranks ----
+
+    def launched(self, **launcher):
+        """torchrun's recording, and those of three ranks."""
+        self.recording("l.gil", pid=15081, **launcher or {"rank": None})
+        for i in range(3):
+            self.recording("w%d.gil" % i, pid=15093 + i, rank=i, process_parent_pid="15081")
+        return ("l.gil", "w0.gil", "w1.gil", "w2.gil")
+
+    def bare(self, name, pid, rank=None):
+        """A trace of PyTorch in which nothing but the events' numbers tells of processes."""
+        p = Profiler(pid, 0, UNIX + 500 * MS, UNIX + 800 * MS)
+        data = p.kineto(rank=rank)
+        data["traceEvents"] = [e for e in data["traceEvents"] if e["name"] != "process_labels"]
+        p.trace(self.path(name), data)
+
+    def lane_names(self, *path):
+        events = b.parse(b.read_json(self.path(*path)))["traceEvents"]
+        return sorted(e["args"]["name"].split("GIL Trace: ")[1] for e in events
+                      if e["name"] == "process_name" and "GIL Trace: " in e["args"]["name"])
+
+    def test_a_pid_in_it(self):
+        """It was taken for the launcher's, "as the only one", and the ranks for children."""
+        inputs = self.launched()
+        for rank in (None, 0, 1):
+            self.bare("k.json", 15093, rank)
+            run = self.go("--profiler=k.json", "-o", "m.json", inputs=inputs, status=b.LEFT_OUT)
+            self.assertRegex(run.err, r"w0\.gil: belongs to \S*k\.json by a pid in it")
+            self.assertEqual(self.lane_names("m.json"), ["python3 (rank 0)"])
+            self.assertEqual("its rank is 0 and not 1" in run.err, rank == 1)
+            self.assertRegex(run.err, r"l\.gil: is the launcher of \S*w0\.gil")
+        run = self.go("--profiler=k.json", "-o", "m.json", inputs=("w0.gil", "w1.gil"),
+                      status=b.LEFT_OUT)
+        self.assertIn("w0.gil: belongs to", run.err)
+        self.assertIn("1 of 1 Profilers' traces, 1 of 2 recordings used", run.err)
+
+    def test_several_pids_in_it(self):
+        """Whose events are in one trace have a lane each."""
+        inputs = self.launched()
+        self.bare("k.json", 15093)
+        data = b.parse(b.read_json(self.path("k.json")))
+        data["traceEvents"] += [dict(e, pid=15095, tid=15095) for e in data["traceEvents"]
+                                if e.get("cat") == "cpu_op"][:3]
+        data["traceEvents"].append({"ph": "X", "name": "k", "cat": "kernel", "pid": 15094,
+                                    "tid": 7, "ts": UNIX // 1000 + 600000, "dur": 5})
+        with open(self.path("k.json"), "w") as f:
+            json.dump(data, f, default=float)
+        run = self.go("--profiler=k.json", "-o", "m.json", inputs=inputs, status=b.LEFT_OUT)
+        self.assertEqual(self.lane_names("m.json"), ["python3 (rank 0)", "python3 (rank 2)"])
+        self.assertIn("w1.gil: belongs to no Profiler's trace", run.err)
+
+    def test_rank_in_it(self):
+        """Whose pids tell nothing goes by its rank; what tells nothing goes to nobody."""
+        inputs = self.launched()
+        self.bare("k.json", 31, rank=1)
+        run = self.go("--profiler=k.json", "-o", "m.json", inputs=inputs, status=b.LEFT_OUT)
+        self.assertRegex(run.err, r"w1\.gil: belongs to \S*k\.json by its rank")
+        self.assertRegex(run.err, "its pid is 15094 and not 31")
+        self.assertEqual(self.lane_names("m.json"), ["python3 (rank 1)"])
+        self.bare("k.json", 31)
+        run = self.go("--profiler=k.json", "-o", "none.json", inputs=inputs, status=b.FAILED)
+        self.assertRegex(run.err, r"k\.json: no recording belongs to it: pid 31 \(its events\)")
+        self.assertFalse(os.path.exists(self.path("none.json")))
+
+    def test_launcher(self):
+        """It has no Profiler, and nobody misses one: the status is 0."""
+        self.launched()
+        for i in range(3):
+            self.profiler(pid=15093 + i, rank=i)
+        # Without a rank, or with 0, because nothing has told it.
+        for launcher in ({}, {"rank": 0, "rank_source": "default"}):
+            inputs = self.launched(**launcher)
+            run = self.go("--profiler=prof", "-o", "out", inputs=inputs)
+            self.assertRegex(run.err, r"l\.gil: is the launcher of \S*w\d\.gil; no Profiler's "
+                                      "trace belongs to it, so it is left out")
+            self.assertIn("3 of 3 Profilers' traces, 3 of 4 recordings used", run.err)
+            self.assertEqual(len(os.listdir(self.path("out"))), 3)
+        run = self.go("--profiler=prof", "-o", "out", inputs=inputs[1:])
+        self.assertNotIn("recordings used", run.err)
+        self.recording("x.gil", pid=15099, rank=7, process_parent_pid="15081")
+        run = self.go("--profiler=prof", "-o", "out", inputs=inputs + ("x.gil",),
+                      status=b.LEFT_OUT)
+        self.assertIn("x.gil: belongs to no Profiler's trace", run.err)
+
     def test_two_runs(self):
         """In a container all of them have one pid: the time tells."""
         self.recording("a.gil", process_start_ticks="1")

@@ -17,6 +17,7 @@
 
 static struct gt_match_who who[MAX];
 static struct gt_profiler list[MAX];
+static struct gt_proftrace_process inside[MAX][MAX];
 static enum gt_match pairs[MAX * MAX];
 static size_t nwho, nlist;
 
@@ -51,7 +52,7 @@ static void profiler_of(int64_t pid, int64_t rank)
 					     .rank_how = "its name"};
 }
 
-/* "recording 0's pairs|recording 1's": n not, p pid, r rank, o only, c child. */
+/* "recording 0's pairs|recording 1's": n not, p pid, i inside, r rank, o only, c child. */
 static void expect(const char *text, size_t left_out)
 {
 	const struct gt_profilers p = {.list = list, .n = nlist};
@@ -62,7 +63,7 @@ static void expect(const char *text, size_t left_out)
 		if (i)
 			*at++ = '|';
 		for (size_t k = 0; k < nlist; k++)
-			*at++ = "nproc"[pairs[i * nlist + k]];
+			*at++ = "npiroc"[pairs[i * nlist + k]];
 	}
 	*at = '\0';
 	assert_string_equal(got, text);
@@ -137,6 +138,122 @@ static void pid_before_rank(void **state)
 	profiler_of(41, 1);
 	profiler_of(-1, 1);
 	expect("pn|nr", 0);
+}
+
+/* In Profiler k's trace there are events of a process. */
+static void events_of(size_t k, uint64_t pid, uint64_t slices, uint64_t cpu)
+{
+	struct gt_proftrace *t = &list[k].facts;
+
+	t->processes = inside[k];
+	inside[k][t->nprocesses++] =
+		(struct gt_proftrace_process){.pid = pid, .slices = slices, .cpu = cpu};
+}
+
+/* A launcher and its ranks; a trace that has nothing but its events' pid. */
+static void by_a_pid_in_it(void **state)
+{
+	(void)state;
+	recording_of(0, 81, 0, -1);
+	recording_of(0, 93, 0, 0);
+	recording_of(0, 94, 0, 1);
+	recording_of(0, 95, 0, 2);
+	for (int i = 1; i < 4; i++)
+		who[i].parent = 81;
+	profiler_of(-1, -1);
+	events_of(0, 93, 5, 5);
+	expect("n|i|n|n", 2);
+	/* The rank, which may be anything, is weaker; a pid by the name or a lane is stronger. */
+	list[0].rank = 1;
+	expect("n|i|n|n", 2);
+	list[0].pid = 95;
+	expect("n|n|n|p", 2);
+	/* What tells nothing of a recording leaves it to the rank. */
+	list[0].pid = -1;
+	inside[0][0].pid = 7;
+	expect("n|n|r|n", 2);
+	/* One of the children is not given: it is not taken for the launcher, or its sibling. */
+	list[0].rank = -1;
+	nwho = 3;
+	expect("n|n|n", 4);
+	list[0].facts.nprocesses = 0;
+	expect("n|n|n", 4);
+	/* Nor if nobody has told ranks, but the trace tells that it is another one. */
+	events_of(0, 7, 5, 5);
+	for (int i = 0; i < 3; i++) {
+		who[i].rank = 0;
+		who[i].rank_guessed = 1;
+	}
+	expect("n|n|n", 4);
+	list[0].facts.nprocesses = 0;
+	list[0].rank = 1;
+	expect("n|n|n", 4);
+}
+
+/* Several processes are in one trace. */
+static void several_pids_in_it(void **state)
+{
+	(void)state;
+	recording_of(0, 93, 0, 0);
+	recording_of(0, 94, 0, 1);
+	recording_of(0, 95, 0, 2);
+	profiler_of(-1, -1);
+	events_of(0, 93, 5, 5);
+	events_of(0, 94, 9, 0); /* may be the number of something else */
+	events_of(0, 95, 5, 1);
+	events_of(0, 99, 500, 500); /* not recorded */
+	expect("i|n|i", 1);
+	inside[0][0].cpu = inside[0][2].cpu = 0;
+	expect("n|i|n", 2);
+	/* Two containers have the pid: the rank tells. */
+	clear(NULL);
+	recording_of(7, 1007, 0, 0);
+	recording_of(7, 2007, 0, 1);
+	profiler_of(-1, 1);
+	events_of(0, 7, 5, 5);
+	expect("n|i", 1);
+	list[0].rank = -1;
+	expect("n|n", 3);
+}
+
+/* Its own rank is no other process's, though a launcher was given, too. */
+static void rank_of_a_child(void **state)
+{
+	(void)state;
+	recording_of(0, 81, 0, 0);
+	recording_of(0, 93, 0, 0);
+	recording_of(0, 94, 0, 1);
+	recording_of(0, 96, 0, 1); /* a DataLoader's worker of the latter */
+	who[0].rank_guessed = 1;
+	who[1].parent = who[2].parent = 81;
+	who[3].parent = 94;
+	profiler_of(-1, 1);
+	profiler_of(-1, 0);
+	expect("nn|nr|rn|cn", 0);
+	/* Whose pid was found has a second session, of which only the rank is known. */
+	list[1].pid = 94;
+	expect("nn|nn|np|nc", 2);
+}
+
+/* What has started processes that have a Profiler, and their parents, is not missed. */
+static void launchers(void **state)
+{
+	(void)state;
+	recording_of(0, 94, 0, -1);
+	recording_of(0, 80, 0, -1);
+	recording_of(0, 81, 0, -1);
+	recording_of(0, 82, 0, -1);
+	who[0].parent = 81;
+	who[2].parent = 80;
+	profiler_of(94, -1);
+	expect("p|n|n|n", 1);
+	who[3].parent = 80; /* it has started nothing itself */
+	expect("p|n|n|n", 1);
+	/* A ring, as a file may say. */
+	who[1].parent = 94;
+	expect("p|c|c|c", 0);
+	nlist = 0;
+	expect("|||", 4);
 }
 
 /* Two of one rank: two jobs, say. */
@@ -292,6 +409,10 @@ int main(void)
 		T(pid_and_rank),
 		T(by_rank),
 		T(pid_before_rank),
+		T(by_a_pid_in_it),
+		T(several_pids_in_it),
+		T(rank_of_a_child),
+		T(launchers),
 		T(ambiguous),
 		T(two_runs),
 		T(several_of_one),

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
+#include "giltrace/gilfile.h"
 #include "proftrace.h"
 
 static char why[512];
@@ -23,6 +24,20 @@ static void expect_good(const char *text, struct gt_proftrace *t)
 	if (rc)
 		fail_msg("%s: %d, %s", text, rc, why);
 	assert_string_equal(why, "");
+}
+
+/* "pid:slices:cpu pid:slices:cpu" */
+static void expect_processes(const struct gt_proftrace *t, const char *want)
+{
+	char got[256] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->nprocesses; i++)
+		n += (size_t)snprintf(got + n, sizeof(got) - n, "%s%llu:%llu:%llu", i ? " " : "",
+				      (unsigned long long)t->processes[i].pid,
+				      (unsigned long long)t->processes[i].slices,
+				      (unsigned long long)t->processes[i].cpu);
+	assert_string_equal(got, want);
 }
 
 /* As torch_npu writes it: "ph" at the end of some, ts a string, other lanes with made-up pids. */
@@ -145,6 +160,7 @@ static void check_kineto(const char *before, const char *behind, int64_t base)
 	assert_int_equal(t.npids, 2);
 	assert_int_equal(t.npython, 1);
 	assert_int_equal(t.python[0], 71);
+	expect_processes(&t, "71:1:1");
 	assert_int_equal(t.msprof_pid, -1);
 	assert_int_equal(gt_proftrace_sort_index(&t, 71, 72), 72);
 	gt_proftrace_fini(&t);
@@ -160,6 +176,48 @@ static void test_kineto(void **state)
 	check_kineto("\"baseTimeNanoseconds\": 1743521598000000000,", member, 1743521598000000000);
 	check_kineto("", "", 0);
 	check_kineto("\"baseTimeNanoseconds\": 0,", "", 0);
+}
+
+/* Which numbers in it are processes, where no name and no label tells. */
+static void test_processes(void **state)
+{
+#define X(pid, cat) "{\"ph\":\"X\",\"pid\":" #pid ",\"cat\":\"" cat "\",\"ts\":5,\"dur\":1}"
+#define M(pid, n, k, v)                                                                            \
+	"{\"ph\":\"M\",\"pid\":" #pid ",\"name\":\"" n "\",\"args\":{\"" k "\":\"" v "\"}}"
+	static const struct {
+		const char *text, *want;
+	} cases[] = {
+		{"[" X(93, "cpu_op") "," X(93, "cuda_runtime") "," X(93, "x") "]", "93:3:2"},
+		{"[{\"cat\":\"cpu_op\",\"pid\":\"93\",\"ph\":\"X\"}]", "93:1:1"},
+		{"[" X(95, "python_function") "," X(93, "user_annotation") "," X(95, "a") "]",
+		 "93:1:1 95:2:1"},
+		/* devices, by the category or the label; what has no slices; what is no pid */
+		{"[" X(1, "kernel") "," X(2, "gpu_memcpy") "," X(93, "cpu_op") "]", "93:1:1"},
+		{"[" X(1, "a") "," X(2, "a") "," M(1, "process_labels", "labels", "GPU 1") "]",
+		 "2:1:0"},
+		{"[{\"ph\":\"i\",\"pid\":5,\"ts\":1}," X(0, "cpu_op") "," X(
+			 4194305, "cpu_op") "," X(-1, "overhead") "]",
+		 ""},
+		/* msprof's numbers: 41984 is 41 << 10 */
+		{"[" X(41984, "a") "," X(41985, "cpu_op") "," X(93, "a") "," M(
+			 41984, "process_name", "name", "CANN") "]",
+		 "93:1:0"},
+		/* where there are real ones, only they */
+		{"[" X(5, "cpu_op") "," X(93, "cpu_op") "," M(5, "process_name", "name",
+							      "Python") "]",
+		 "5:1:1"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < GT_ARRAY_SIZE(cases); i++) {
+		struct gt_proftrace t;
+
+		expect_good(cases[i].text, &t);
+		expect_processes(&t, cases[i].want);
+		gt_proftrace_fini(&t);
+	}
+#undef X
+#undef M
 }
 
 /* Up to PyTorch 2.3. */
@@ -436,6 +494,9 @@ static void test_refused(void **state)
 		const char *text, *why;
 	} cases[] = {
 		{"", "before it begins"},
+		{"import os\n", "it is no JSON: byte 1"},
+		{"# a\n", "it is no JSON: byte 0: "},
+		{GIL_MAGIC "\1\1", "it is a recording of the GIL"},
 		{"  ", "before it begins"},
 		{"{\"traceEvents\"", "too early"},
 		{"{\"traceEvents\":", "too early"},
@@ -636,14 +697,15 @@ static void test_same(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_torch_npu),   cmocka_unit_test(test_kineto),
-		cmocka_unit_test(test_kineto_unix), cmocka_unit_test(test_mindspore),
-		cmocka_unit_test(test_order),       cmocka_unit_test(test_times),
-		cmocka_unit_test(test_early),       cmocka_unit_test(test_odd),
-		cmocka_unit_test(test_own),         cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_unreadable),  cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_gzip),        cmocka_unit_test(test_many),
-		cmocka_unit_test(test_free_pid),    cmocka_unit_test(test_same),
+		cmocka_unit_test(test_torch_npu), cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_kineto),    cmocka_unit_test(test_kineto_unix),
+		cmocka_unit_test(test_mindspore), cmocka_unit_test(test_order),
+		cmocka_unit_test(test_times),     cmocka_unit_test(test_early),
+		cmocka_unit_test(test_odd),       cmocka_unit_test(test_own),
+		cmocka_unit_test(test_refused),   cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_cut),       cmocka_unit_test(test_gzip),
+		cmocka_unit_test(test_many),      cmocka_unit_test(test_free_pid),
+		cmocka_unit_test(test_same),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
