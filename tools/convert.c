@@ -59,7 +59,9 @@ static int tell_process(struct job *j)
 	struct gt_sink_process p = {
 		.pid = j->o->pid,
 		.main_tid = j->shown_pid,
-		.rank = gt_meta_number(j->r, "rank"),
+		/* One that nobody set is 0 for all: no rank to show. */
+		.rank = gt_meta_is(j->r, "rank.source", "default") ? -1
+								   : gt_meta_number(j->r, "rank"),
 		.name = name,
 		.tags = tags,
 		.path = j->path,
@@ -227,6 +229,7 @@ static int conclude(const struct job *j, const struct gt_timeline_stats *st)
 		.threads = st->threads,
 		.gils = st->gils,
 		.killed = !gil_reader_end_reason(j->r),
+		.lost_unknown = (uint8_t)gt_is_imported(j->r),
 		.problem = j->problem,
 	};
 

@@ -72,6 +72,7 @@ static void put_end(const struct gt_html *h, const struct gt_html_process *p)
 	number(h->w, "complete", p->complete);
 	number(h->w, "events", p->end.events);
 	number(h->w, "lost", p->end.lost);
+	number(h->w, "lost_known", !p->end.lost_unknown);
 	number(h->w, "gaps", p->end.gaps);
 	number(h->w, "lost_ns", p->end.lost_ns);
 	number(h->w, "late_ns", p->end.late_ns);

@@ -132,9 +132,10 @@ struct gt_sink_end {
 	uint64_t lost_ns, late_ns; /* the length of the gaps; of the time before it began */
 	uint64_t odd;              /* sequences of events that should not be */
 	uint32_t threads, gils;
-	uint8_t killed;      /* the recorder was killed: no proper end */
-	const char *doubt;   /* why it is not to be trusted; NULL: it adds up */
-	const char *problem; /* what of the file was left out; NULL: nothing */
+	uint8_t killed;       /* the recorder was killed: no proper end */
+	uint8_t lost_unknown; /* nobody counted what was lost: beside .lost there may be more */
+	const char *doubt;    /* why it is not to be trusted; NULL: it adds up */
+	const char *problem;  /* what of the file was left out; NULL: nothing */
 };
 
 struct gt_sink;

@@ -87,8 +87,9 @@ static uint64_t spread(struct gt_summary_process *p, uint64_t buckets[], uint64_
 	return end_ns - begin_ns;
 }
 
-/* From begin_ns to end_ns, which may be the same time, events are missing. */
-static uint64_t spread_gap(struct gt_summary_process *p, uint64_t begin_ns, uint64_t end_ns)
+/* From begin_ns to end_ns, which may be the same time, events are missing: marks their buckets. */
+static uint64_t spread_gap(struct gt_summary_process *p, uint8_t marks[], uint64_t begin_ns,
+			   uint64_t end_ns)
 {
 	if (end_ns < begin_ns || begin_ns > p->p.end_ns || end_ns < p->p.start_ns)
 		return 0;
@@ -96,7 +97,7 @@ static uint64_t spread_gap(struct gt_summary_process *p, uint64_t begin_ns, uint
 		begin_ns = p->p.start_ns;
 	for (size_t i = bucket_at(p, begin_ns);
 	     i < GT_SUMMARY_BUCKETS && (p->bound_ns[i] < end_ns || i == p->bucket); i++)
-		p->bucket_lost[i] = 1;
+		marks[i] = 1;
 	return spread(p, p->bucket_gap_ns, begin_ns, end_ns);
 }
 
@@ -293,7 +294,7 @@ static void settle_time(struct gt_summary_process *p)
 	if (p->seen_ns < p->p.start_ns)
 		p->seen_ns = p->p.start_ns;
 	if ((p->end.problem || !p->complete) && p->seen_ns < p->p.end_ns)
-		p->unread_ns = spread_gap(p, p->seen_ns, p->p.end_ns);
+		p->unread_ns = spread_gap(p, p->bucket_unseen, p->seen_ns, p->p.end_ns);
 	unknown = p->gap_ns + p->late_ns + p->unread_ns;
 	p->known_ns = p->p.end_ns - p->p.start_ns - unknown;
 	end_epoch(p, p->p.end_ns - p->unread_ns, p->p.end_ns);
@@ -442,7 +443,7 @@ static int on_gap(struct gt_sink *sink, const struct gt_gap *gap)
 	/* No time counts twice. */
 	if (begin_ns < p->gaps_until_ns)
 		begin_ns = p->gaps_until_ns;
-	ns = spread_gap(p, begin_ns, gap->end_ns);
+	ns = spread_gap(p, gap->late ? p->bucket_unseen : p->bucket_lost, begin_ns, gap->end_ns);
 	if (gap->late)
 		p->late_ns += ns;
 	else

@@ -319,7 +319,7 @@ static void put_buckets(struct gt_jsonw *w, const struct gt_summary_process *p)
 		put_u64(w, "start_ns", p->bound_ns[i]);
 		put_u64(w, "end_ns", p->bound_ns[i + 1]);
 		put_u64(w, "wait_ns", p->bucket_wait_ns[i]);
-		put_bool(w, "lost", p->bucket_lost[i]);
+		put_bool(w, "lost", p->bucket_lost[i] || p->bucket_unseen[i]);
 		put_last_u64(w, "gap_ns", p->bucket_gap_ns[i]);
 		gt_jsonw_lit(w, "}");
 	}
@@ -349,6 +349,7 @@ static void put_about(struct gt_jsonw *w, const struct gt_summary_process *p)
 	gt_jsonw_lit(w, "\n");
 	put_u64(w, "events", p->end.events);
 	put_u64(w, "lost", p->end.lost);
+	put_bool(w, "lost_known", !p->end.lost_unknown);
 	put_u64(w, "gaps", p->end.gaps);
 	put_u64(w, "gap_ns", p->gap_ns);
 	put_u64(w, "late_ns", p->end.late_ns);
@@ -368,7 +369,7 @@ static void put_process(struct gt_jsonw *w, const struct gt_summary_process *p)
 	put_u64(w, "wait_ns", p->wait_ns);
 	put_u64(w, "observed_ns", p->observed_ns);
 	put_share(w, "wait_share", p->wait_ns, p->observed_ns);
-	put_share(w, "contention", p->wait_ns, p->known_ns);
+	put_share(w, "contention", p->wait_ns, gt_summary_silent(p) ? 0 : p->known_ns);
 	put_u64(w, "finalizing", p->finalizing);
 	put_u64(w, "finalizing_ns", p->finalizing_ns);
 	put_gils(w, p);

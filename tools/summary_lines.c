@@ -7,6 +7,7 @@
 #define FULLY     3  /* so many processes get several lines each .. */
 #define PROCESSES 20 /* .. more of them one each, up to so many */
 #define THREADS   3
+#define WORST     2 /* of the slowest of those, the thread that waited longest */
 
 /* ---- words ---- */
 
@@ -95,7 +96,10 @@ void gt_line_average(char buf[GT_CELLS_NUMBER], const struct gt_summary_process 
 {
 	uint64_t v = gt_summary_ratio(p->wait_ns, p->known_ns, 100);
 
-	snprintf(buf, GT_CELLS_NUMBER, "%" PRIu64 ".%02" PRIu64, v / 100, v % 100);
+	if (gt_summary_silent(p) || !p->known_ns)
+		snprintf(buf, GT_CELLS_NUMBER, "-");
+	else
+		snprintf(buf, GT_CELLS_NUMBER, "%" PRIu64 ".%02" PRIu64, v / 100, v % 100);
 }
 
 const char *gt_line_held(char buf[GT_CELLS_NUMBER], const struct gt_summary_process *p)
@@ -105,16 +109,7 @@ const char *gt_line_held(char buf[GT_CELLS_NUMBER], const struct gt_summary_proc
 	for (size_t i = 0; i < GT_ARRAY_SIZE(p->gils); i++)
 		if (p->gils[i] && p->gils[i]->held_ns > most)
 			most = p->gils[i]->held_ns;
-	return gt_cells_percent(buf, most, p->known_ns);
-}
-
-size_t gt_line_gils(const struct gt_summary_process *p)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < GT_ARRAY_SIZE(p->gils); i++)
-		n += p->gils[i] != NULL;
-	return n;
+	return gt_cells_percent(buf, most, gt_summary_gils(p) ? p->known_ns : 0);
 }
 
 void gt_line_loss(char buf[GT_LINE_TEXT], const struct gt_summary_process *p)
@@ -145,15 +140,17 @@ static void put_row(FILE *out, const struct gt_summary_process *p, int utf8)
 {
 	const struct gt_summary_thread *m = gt_summary_thread(p, p->p.main_tid);
 	char rank[GT_CELLS_NUMBER] = "-", share[GT_CELLS_NUMBER], own[GT_CELLS_NUMBER];
-	char average[GT_CELLS_NUMBER], held[GT_CELLS_NUMBER];
+	char average[GT_CELLS_NUMBER], held[GT_CELLS_NUMBER], lost[GT_CELLS_NUMBER] = "not known";
 
+	if (!p->end.lost_unknown || p->end.lost)
+		snprintf(lost, sizeof(lost), "%" PRIu64, p->end.lost);
 	if (p->p.rank >= 0)
 		snprintf(rank, sizeof(rank), "%" PRId64, p->p.rank);
 	gt_line_average(average, p);
-	fprintf(out, "%6s %8" PRIu64 " %8s %8s %8s %8s %9" PRIu64 "  ", rank, p->p.pid,
+	fprintf(out, "%6s %8" PRIu64 " %8s %8s %8s %8s %9s  ", rank, p->p.pid,
 		gt_cells_percent(share, p->wait_ns, p->observed_ns),
 		m ? gt_cells_percent(own, m->hist[GT_WAITS].sum, m->observed_ns) : "-", average,
-		gt_line_held(held, p), p->end.lost);
+		gt_line_held(held, p), lost);
 	gt_line_process(out, p, 0, GT_LINE_WIDTH - 65, utf8);
 	fprintf(out, "%s\n", p->end.doubt ? " !" : "");
 }
@@ -194,18 +191,21 @@ static unsigned int left_of(unsigned int width, int taken)
 	return taken < (int)width ? width - (unsigned int)taken : 0;
 }
 
+/* With a process's name before it, it has no room for the time. */
 static void put_thread(FILE *out, const struct gt_summary_process *p,
-		       const struct gt_summary_thread *t, int utf8)
+		       const struct gt_summary_thread *t, const char *before, int utf8)
 {
 	const struct gt_pair *pair = worst(p, t->tid);
 	char text[GT_LINE_TEXT], ns[GT_CELLS_NUMBER], share[GT_CELLS_NUMBER];
 	uint64_t wait_ns = t->hist[GT_WAITS].sum;
 	int n;
 
-	fprintf(out, "  ");
-	n = 2 + (int)gt_cells_put(out, gt_line_thread(text, p, t->tid), 34, utf8);
-	n += fprintf(out, ": waited %s of its time (%s)",
-		     gt_cells_percent(share, wait_ns, t->observed_ns), gt_cells_ns(ns, wait_ns));
+	n = fprintf(out, "  %s", before);
+	n += (int)gt_cells_put(out, gt_line_thread(text, p, t->tid), *before ? 26 : 34, utf8);
+	n += fprintf(out, ": waited %s of its time",
+		     gt_cells_percent(share, wait_ns, t->observed_ns));
+	if (!*before)
+		n += fprintf(out, " (%s)", gt_cells_ns(ns, wait_ns));
 	if (pair) {
 		n += fprintf(out, ", %s of it for ", gt_cells_percent(share, pair->ns, wait_ns));
 		gt_cells_put(out, gt_line_blocker(text, p, pair->blocker),
@@ -224,8 +224,11 @@ static void put_head(FILE *out, const struct gt_summary_process *p, int utf8)
 	FILE *f = open_memstream(&name, &len);
 
 	gt_line_average(average, p);
-	snprintf(tail, sizeof(tail), "GIL held %s of %s, %s threads waiting on average",
-		 gt_line_held(held, p), gt_cells_ns(ns, p->known_ns), average);
+	if (gt_summary_silent(p))
+		snprintf(tail, sizeof(tail), "%s", GT_LINE_SILENT);
+	else
+		snprintf(tail, sizeof(tail), "GIL held %s of %s, %s threads waiting on average",
+			 gt_line_held(held, p), gt_cells_ns(ns, p->known_ns), average);
 	if (!f)
 		return;
 	gt_line_process(f, p, 1, GT_LINE_WIDTH, utf8);
@@ -249,7 +252,7 @@ static int put_fully(FILE *out, const struct gt_summary_process *p, int utf8)
 	while (waited < p->nthreads && threads[waited]->hist[GT_WAITS].sum)
 		waited++;
 	for (size_t i = 0; i < waited && i < THREADS; i++)
-		put_thread(out, p, threads[i], utf8);
+		put_thread(out, p, threads[i], "", utf8);
 	for (size_t i = THREADS; i < waited; i++)
 		rest = gt_sat_add(rest, threads[i]->hist[GT_WAITS].sum);
 	if (waited > THREADS)
@@ -264,6 +267,43 @@ static int put_fully(FILE *out, const struct gt_summary_process *p, int utf8)
 	return 0;
 }
 
+/* "rank 3: ", as it is found in the list; the pid where several have that rank, or none is known.
+ */
+static void name_in_list(char buf[GT_CELLS_NUMBER], const struct gt_summary *s,
+			 const struct gt_summary_process *p)
+{
+	size_t same = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		same += s->list[i]->p.rank == p->p.rank;
+	if (p->p.rank >= 0 && same == 1)
+		snprintf(buf, GT_CELLS_NUMBER, "rank %" PRId64 ": ", p->p.rank);
+	else
+		snprintf(buf, GT_CELLS_NUMBER, "pid %" PRIu64 ": ", p->p.pid);
+}
+
+/* Of the slowest, each in one line: who waited longest, and for whom. */
+static int put_worst(const struct gt_summary *s, const struct gt_summary_process **slowest,
+		     FILE *out, int utf8)
+{
+	size_t told = 0;
+
+	for (size_t i = 0; i < s->n && i < PROCESSES && told < WORST; i++) {
+		gt_autofree const struct gt_summary_thread **threads = NULL;
+		char name[GT_CELLS_NUMBER];
+
+		if (!slowest[i]->wait_ns || slowest[i]->end.doubt)
+			continue;
+		threads = gt_summary_by_wait(slowest[i]);
+		if (!threads)
+			return -ENOMEM;
+		name_in_list(name, s, slowest[i]);
+		put_thread(out, slowest[i], threads[0], name, utf8);
+		told++;
+	}
+	return 0;
+}
+
 int gt_summary_brief(const struct gt_summary *s, const struct gt_summary_process **slowest,
 		     FILE *out, int utf8)
 {
@@ -271,7 +311,9 @@ int gt_summary_brief(const struct gt_summary *s, const struct gt_summary_process
 
 	for (size_t i = 0; i < s->n && s->n <= FULLY && !err; i++)
 		err = put_fully(out, slowest[i], utf8);
-	if (s->n > FULLY)
+	if (s->n > FULLY) {
 		gt_line_overview(out, s, slowest, PROCESSES, utf8);
+		err = put_worst(s, slowest, out, utf8);
+	}
 	return err ? err : ferror(out) ? -EIO : 0;
 }

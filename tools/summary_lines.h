@@ -33,13 +33,18 @@ const char *gt_line_blocker(char buf[GT_LINE_TEXT], const struct gt_summary_proc
 unsigned int gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
 			      const struct gt_summary_slice *wait, unsigned int width, int utf8);
 
-/* How many threads waited, on average. */
+/* Said of a process of which nothing was told. */
+#define GT_LINE_SILENT                                                                             \
+	"no take or release was seen: a thread that has the GIL all the time does not show"
+
+/* How many threads waited, on average; "-": not known. */
 void gt_line_average(char buf[GT_CELLS_NUMBER], const struct gt_summary_process *p);
 
-/* The share of the time in which the GIL was held; of the busiest, with several. Returns buf. */
+/*
+ * The share of the time in which the GIL was held; of the busiest, with several;
+ * "-": not known. Returns buf.
+ */
 const char *gt_line_held(char buf[GT_CELLS_NUMBER], const struct gt_summary_process *p);
-
-size_t gt_line_gils(const struct gt_summary_process *p);
 
 /* What is missing, in one sentence; "": nothing. */
 void gt_line_loss(char buf[GT_LINE_TEXT], const struct gt_summary_process *p);

@@ -66,7 +66,8 @@ struct gt_summary_process {
 	uint64_t bound_ns[GT_SUMMARY_BUCKETS + 1];
 	uint64_t bucket_wait_ns[GT_SUMMARY_BUCKETS];
 	uint64_t bucket_gap_ns[GT_SUMMARY_BUCKETS]; /* nothing is known of so much of it */
-	uint8_t bucket_lost[GT_SUMMARY_BUCKETS];    /* events of it are missing */
+	uint8_t bucket_lost[GT_SUMMARY_BUCKETS];    /* events of it were lost */
+	uint8_t bucket_unseen[GT_SUMMARY_BUCKETS];  /* there is no record of some of it */
 	size_t bucket;                              /* where the latest slice was */
 
 	uint64_t gap_ns, late_ns; /* of the span: lost; before it was recorded */
@@ -87,6 +88,11 @@ struct gt_summary {
 	struct gt_summary_process **list; /* in the order of the inputs */
 	size_t n, size;
 };
+
+size_t gt_summary_gils(const struct gt_summary_process *p);
+
+/* Nothing was told of a GIL. It may have been held all the time, or never. */
+int gt_summary_silent(const struct gt_summary_process *p);
 
 /* Parts of the time in which a thread was observed; they add up to it. */
 static inline uint64_t gt_summary_idle_ns(const struct gt_summary_thread *t)

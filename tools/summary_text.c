@@ -115,17 +115,25 @@ static void put_head(const struct page *g)
 {
 	const struct gt_summary_process *p = g->p;
 	char ns[GT_CELLS_NUMBER], waiters[GT_CELLS_NUMBER];
-	size_t ngils = gt_line_gils(p);
+	size_t ngils = gt_summary_gils(p);
 
 	put_where(g);
-	fprintf(g->out, "  %s recorded: %" PRIu64 " events, %zu thread%s, %" PRIu64 " lost\n",
+	fprintf(g->out, "  %s recorded: %" PRIu64 " events, %zu thread%s, ",
 		gt_cells_ns(ns, p->p.end_ns - p->p.start_ns), p->end.events, p->nthreads,
-		p->nthreads == 1 ? "" : "s", p->end.lost);
+		p->nthreads == 1 ? "" : "s");
+	if (p->end.lost_unknown && !p->end.lost)
+		fprintf(g->out, "losses not counted\n");
+	else
+		fprintf(g->out, "%" PRIu64 " lost\n", p->end.lost);
 	for (size_t i = 0; i < GT_ARRAY_SIZE(p->gils); i++)
 		if (p->gils[i])
 			put_gil(g, p->gils[i], ngils == 1);
 	gt_line_average(waiters, p);
-	fprintf(g->out, "  %s threads waiting on average\n", waiters);
+	if (gt_summary_silent(p))
+		fprintf(g->out, "  %s\n", GT_LINE_SILENT);
+	else
+		fprintf(g->out, "%s  %s threads waiting on average\n",
+			ngils ? "" : "  GIL held: not known, as no hold was seen\n", waiters);
 	put_remarks(g);
 }
 
@@ -190,13 +198,25 @@ static uint64_t peak(const struct gt_summary_process *p)
 	return most;
 }
 
+/* The columns of which something is missing; returns whether there are any. */
+static int put_marks(const struct page *g, const char *title, const uint8_t marks[])
+{
+	if (!memchr(marks, 1, GT_SUMMARY_BUCKETS))
+		return 0;
+	fprintf(g->out, "  %-9s|", title);
+	for (size_t i = 0; i < GT_SUMMARY_BUCKETS; i++)
+		fputc(marks[i] ? '!' : ' ', g->out);
+	fprintf(g->out, "|\n");
+	return 1;
+}
+
 static void put_bars(const struct page *g)
 {
 	const struct gt_summary_process *p = g->p;
 	const uint64_t most = peak(p);
 	char title[GT_CELLS_NUMBER], ns[GT_CELLS_NUMBER];
-	size_t ngils = gt_line_gils(p), shown = 0;
-	int lost = 0;
+	size_t ngils = gt_summary_gils(p), shown = 0;
+	int missing;
 
 	if (p->p.end_ns == p->p.start_ns)
 		return;
@@ -215,20 +235,17 @@ static void put_bars(const struct page *g)
 	if (shown < ngils)
 		fprintf(g->out, "  ... and of %zu more GILs: --summary=json\n", ngils - shown);
 	put_bar(g, "waiting", p->bucket_wait_ns, most);
-	for (size_t i = 0; i < GT_SUMMARY_BUCKETS; i++)
-		lost |= p->bucket_lost[i];
-	if (lost) {
-		fprintf(g->out, "  %-9s|", "lost");
-		for (size_t i = 0; i < GT_SUMMARY_BUCKETS; i++)
-			fputc(p->bucket_lost[i] ? '!' : ' ', g->out);
-		fprintf(g->out, "|\n");
-	}
+	missing = put_marks(g, "lost", p->bucket_lost);
+	missing |= put_marks(g, "no record", p->bucket_unseen);
 	gt_cells_ns(ns, (p->p.end_ns - p->p.start_ns) / GT_SUMMARY_BUCKETS);
 	fprintf(g->out,
 		"  a column is %s; %s: held all the time, %" PRIu64 ".%02" PRIu64
-		" threads waiting; %s: never%s\n",
+		" threads waiting; %s: never\n",
 		ns, g->utf8 ? "\xe2\x96\x88" : "9", most / 1000, most % 1000 / 10,
-		g->utf8 ? "blank" : ".", lost ? "; ?: not known" : "");
+		g->utf8 ? "blank" : ".");
+	if (missing)
+		fprintf(g->out, "  !: events of that column were lost, or there is no record of a "
+				"part of it; ?: of all\n");
 }
 
 /* ---- threads ---- */
@@ -468,8 +485,8 @@ static int put_process(FILE *out, const struct gt_summary_process *p, int utf8)
 			g.label = w < LABEL ? w : LABEL;
 	}
 	put_head(&g);
-	if (!p->nthreads) {
-		fprintf(out, "  no thread had to do with the GIL\n\n");
+	if (gt_summary_silent(p)) {
+		fputc('\n', out);
 		return 0;
 	}
 	put_bars(&g);

@@ -67,28 +67,62 @@ static int by_ns(const void *a, const void *b)
 	return (x->tid > y->tid) - (x->tid < y->tid);
 }
 
+/* -ENOMEM */
+static int add_up(const struct gt_summary_process *p, struct gt_tidmap *map,
+		  struct gt_summary_blocker list[])
+{
+	for (size_t i = 0; i < p->npairs; i++) {
+		const struct gt_pair *pair = &p->pairs[i];
+		uint32_t number;
+		int err = gt_tidmap_add(map, pair->blocker, &number);
+
+		if (err)
+			return err;
+		list[number].tid = pair->blocker;
+		list[number].ns = gt_sat_add(list[number].ns, pair->ns);
+		list[number].victims++;
+	}
+	return 0;
+}
+
 struct gt_summary_blocker *gt_summary_blockers(const struct gt_summary_process *p, size_t *n)
 {
 	struct gt_summary_blocker *list = calloc(p->npairs + 1, sizeof(*list));
 	struct gt_tidmap map = {0};
 
-	for (size_t i = 0; list && i < p->npairs; i++) {
-		const struct gt_pair *pair = &p->pairs[i];
-		uint32_t number;
-
-		if (gt_tidmap_add(&map, pair->blocker, &number)) {
-			free(gt_steal_ptr(list));
-			break;
-		}
-		list[number].tid = pair->blocker;
-		list[number].ns = gt_sat_add(list[number].ns, pair->ns);
-		list[number].victims++;
-	}
-	*n = map.n;
-	if (list)
+	if (!list)
+		return NULL;
+	if (add_up(p, &map, list)) {
+		free(list);
+		list = NULL;
+	} else {
+		*n = map.n;
 		qsort(list, map.n, sizeof(*list), by_ns);
+	}
 	gt_tidmap_fini(&map);
 	return list;
+}
+
+size_t gt_summary_gils(const struct gt_summary_process *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < GT_ARRAY_SIZE(p->gils); i++)
+		n += p->gils[i] != NULL;
+	return n;
+}
+
+int gt_summary_silent(const struct gt_summary_process *p)
+{
+	if (gt_summary_gils(p))
+		return 0;
+	for (size_t i = 0; i < p->nthreads; i++) {
+		const struct gt_summary_thread *t = p->threads[i];
+
+		if (t->hist[GT_WAITS].n || t->missed[GT_WAITS] || t->finalizing)
+			return 0;
+	}
+	return 1;
 }
 
 static int against_tid(const void *key, const void *b)

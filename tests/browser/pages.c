@@ -97,11 +97,52 @@ static void make_ranks(const char *dir)
 				  .long_hold_ns = 5000000,
 				  .seed = rank,
 				  .quiet = rank % 3};
-		char name[64];
+		char name[128];
 
-		snprintf(name, sizeof(name), "GIL Trace: VLLM::Worker_TP%u (rank %u)", rank, rank);
+		snprintf(name, sizeof(name),
+			 "GIL Trace: VLLM::Worker_TP%u --model with-a-rather-long-name (rank %u)",
+			 rank, rank);
 		crowd_put(&p, &c, rank, name);
 	}
+	close_in(&p);
+}
+
+/*
+ * Two recordings of 3 s, 6.1 s apart, of unknown rank: one with a wait in which the GIL was free
+ * for the most part, one of which nothing is told but that its losses were not counted.
+ */
+static void make_apart(const char *dir)
+{
+	const uint64_t second = 1000000000;
+	const struct gt_span hold = {.kind = GT_SPAN_HOLD,
+				     .tid = 101,
+				     .start_ns = BASE_NS,
+				     .end_ns = BASE_NS + second,
+				     .forced = GT_FORCED_NO};
+	const struct gt_span wait = {.kind = GT_SPAN_TAKE,
+				     .tid = 100,
+				     .acquired = 1,
+				     .start_ns = BASE_NS + second - 82000000,
+				     .end_ns = BASE_NS + 2 * second - 82000000,
+				     .wait = {.held_ns = 82000000,
+					      .nobody_ns = 918000000,
+					      .blocker = 101,
+					      .blocker_ns = 82000000}};
+	const struct gt_sink_end end = {.events = 4, .threads = 2, .gils = 1};
+	/* That there is a GIL is told, and nothing of it. */
+	const struct gt_sink_end silent = {.gils = 1, .lost_unknown = 1};
+	struct page p;
+
+	open_in(&p, dir, "apart.html");
+	page_process(&p, 200, -1, "GIL Trace: silent.py (rank 0)", BASE_NS + 6100000000,
+		     BASE_NS + 9100000000);
+	EACH(&p, end, &silent);
+	page_process(&p, 100, -1, "GIL Trace: first.py (rank 0)", BASE_NS, BASE_NS + 3 * second);
+	page_span(&p, &hold);
+	page_span(&p, &wait);
+	page_thread(&p, 100, "MainThread 100", 3 * second);
+	page_thread(&p, 101, "worker 101", 3 * second);
+	EACH(&p, end, &end);
 	close_in(&p);
 }
 
@@ -115,6 +156,7 @@ static int make_pages(const char *dir)
 	make_crowd(dir, "many300.html", 300, MANY);
 	make_losses(dir);
 	make_ranks(dir);
+	make_apart(dir);
 	open_in(&p, dir, "hostile.html");
 	put_hostile(&p);
 	close_in(&p);

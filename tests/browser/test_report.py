@@ -590,7 +590,60 @@ class Others(Case):
     def test_empty(self):
         self.open("empty.html")
         self.assertEqual(self.run_js("return giltrace.items()"), 1)
-        self.assertIn("No thread took or released the GIL", self.text("#findings"))
+        self.assertIn("No take and no release of the GIL was seen", self.text("#findings"))
+        self.assertIn("No take and no release of the GIL was seen", self.text("#usage"))
+        self.assertEqual(self.cells("#ranks")[2:4], ["\u2013", "\u2013"], "waiting, GIL in use")
+        self.assertEqual(self.text("#tiles .tile-value"), "\u2013", "GIL in use")
+
+    def cells(self, section, row=0):
+        return self.run_js("return [...document.querySelectorAll(arguments[0] + ' tbody tr')[arguments[1]]"
+                           ".children].map(c => c.innerText.trim())", section, row)
+
+    def test_recordings_apart(self):
+        """One of them tells nothing; the other had a wait for nobody."""
+        self.open("apart.html")
+        facts = self.text("#facts")
+        self.assertIn("9.10 s from the first start to the last end, in 2 recordings, from ", facts)
+        self.assertIn("9.10 s from 0", self.text("#window"))
+        first, silent = self.cells("#ranks"), self.cells("#ranks", 1)
+        self.assertEqual(first[:2], ["first.py (rank 0)", "\u2013"])
+        self.assertEqual(first[7], "0")
+        self.assertEqual(silent[:4], ["silent.py (rank 0)", "\u2013", "\u2013", "\u2013"])
+        self.assertEqual(silent[7], "not counted")
+        self.assertEqual(self.run_js("return [...document.querySelectorAll('.tl-process .num')]"
+                                     ".map(n => n.innerText)"), ["\u2013", "33.3\u202f%"])
+        self.assertIn("silent.py (rank 0): No take and no release of the GIL was seen",
+                      self.text("#exact"))
+        opened = self.run_js("return [...document.querySelectorAll('#threads details')]"
+                             ".map(d => d.querySelector('summary').innerText)")
+        self.assertEqual(opened, ["first.py (rank 0)", "silent.py (rank 0)"], "slowest first")
+        self.assertIn("nobody: it was free, 91.8\u202f%", self.text("#longest"))
+        self.run_js("const m = giltrace.model, s = m.slices;"
+                    "const row = m.rows.find(r => r.tid === 100);"
+                    "giltrace.select({row, slice: row.i0})")
+        self.assertIn("nobody: it was free, 91.8\u202f%", self.text("#details"))
+        self.assertIn("Not counted", self.text("#tiles"))
+        self.assertIn("did not count the events that it lost", self.text("#exact"))
+        self.assertNotIn("rank 0 waits", self.text("#findings"))
+        self.assertIn("lost or not recorded", self.text("#legend"))
+
+    def test_ranks_are_told_apart_when_narrow(self):
+        """Of a long name that is cut, the rank is what is seen."""
+        browser.size_to(800, 900)
+        self.path = os.path.join(pages, "ranks.html")
+        browser.open(self.path)
+        seen = self.run_js("""
+            return [...document.querySelectorAll('.tl-process .name')].map(name => {
+                const range = document.createRange(), text = name.innerText;
+                range.setStart(name.firstChild, 0);
+                range.setEnd(name.firstChild, text.indexOf(' \u00b7'));
+                return [range.toString(), name.scrollWidth > name.clientWidth,
+                        range.getBoundingClientRect().right <= name.getBoundingClientRect().right];
+            })""")
+        self.assertGreater(len(seen), 2)
+        for k, one in enumerate(seen):
+            self.assertEqual(one, ["rank %d" % k, True, True])
+        self.shoot("ranks-narrow")
 
     def test_nothing(self):
         self.open("nothing.html")

@@ -493,11 +493,41 @@ class Unknown(b.Case):
         self.assertEqual(process["doubt"], "so it is")
         self.assertIn("DO NOT TRUST THIS", self.run_it(name, "--summary").out.decode())
 
+    def test_rank_that_nobody_set(self):
+        """It is 0 for all of them: as a number it would tell which is which."""
+        def fill(w):
+            w.event(ACQUIRE, S + 1 * MS, 7)
+            w.release(S + 2 * MS, 7)
+        for source, want in (("default", None), ("RANK", 0)):
+            name = self.gil(fill, meta={"rank": "0", "rank.source": source})
+            process, = self.summary(name)["processes"]
+            self.assertEqual(process["rank"], want)
+            self.assertTrue(process["name"].endswith("(rank 0)"), process["name"])
+            self.run_it(name, "--html=t.html")
+            page = json.loads(b.page_data(b.read_json(self.path("t.html")).decode(),
+                                          "meta").decode())
+            self.assertEqual(page["processes"][0].get("rank"), want)
+
+    def test_losses_that_nobody_counted(self):
+        def fill(w):
+            w.event(ACQUIRE, S + 1 * MS, 7)
+            w.release(S + 2 * MS, 7)
+        for meta, known in (({}, True), ({"import.format": "json"}, False)):
+            name = self.gil(fill, meta=meta)
+            process, = self.summary(name)["processes"]
+            self.assertIs(process["lost_known"], known)
+            text = self.run_it(name, "--summary").out.decode()
+            self.assertEqual("losses not counted" in text, not known, text)
+            self.assertEqual(", 0 lost" in text, known, text)
+
     def test_nothing_in_it(self):
         process, = self.summary(self.gil(lambda w: None))["processes"]
+        self.assertEqual((process["gils"], process["contention"]), ([], None))
         self.assertEqual((process["threads"], process["pairs"], process["wait_share"]),
                          ([], [], None))
-        self.run_it("u.gil", "--summary")
+        text = self.run_it("u.gil", "--summary").out.decode()
+        self.assertIn("no take or release was seen: a thread that has the GIL all the time", text)
+        self.assertNotIn("GIL held", text)
 
     def test_two_threads_half_and_half(self):
         """Threads that compute, by turns: each waits for half of the time."""

@@ -41,11 +41,13 @@ function sliceFacts(row, i) {
 			forced === FORCED_YES ? "forced: another thread asked for the GIL" : "voluntary",
 		]);
 	if (kind === TAKE && s.len[i] > 0) {
-		if (s.blocker[i] !== -1)
-			facts.push([
-				"blocker",
-				rowTitle(s.blocker[i]) + ", " + fmtPct(share(s.blockerNs[i], s.len[i])) + " of it",
-			]);
+		const [name, ns] = mostOf(
+			s.blocker[i] === -1 ? null : rowTitle(s.blocker[i]),
+			s.blockerNs[i],
+			s.nobody[i],
+			s.unknown[i],
+		);
+		facts.push(["blocker", name + ", " + fmtPct(share(ns, s.len[i])) + " of it"]);
 		if (!(s.flags[i] & F_ACQUIRED) && !s.open[i]) facts.push(["ended", "without the GIL"]);
 	}
 	if (s.gil[i] || row.process.gils > 1)
@@ -168,11 +170,20 @@ function showTip(event, thing) {
 		stripColumns(view.model, item.process, t - perPixel / 2, perPixel, 1, out);
 		placeTip(event, item.process.title, null, [
 			["at", fmtTime(t, perPixel)],
-			[
-				"GIL held",
-				fmtPct(Math.min(1, Math.max(0, out[1][0] / perPixel / gilsOf(item.process)))),
-			],
-			["waiting", (out[0][0] / perPixel).toFixed(1) + " threads"],
+			...(isSilent(item.process)
+				? [["GIL", "nothing was seen of it"]]
+				: [
+						[
+							"GIL held",
+							fmtPct(
+								Math.min(
+									1,
+									Math.max(0, out[1][0] / perPixel / gilsOf(item.process)),
+								),
+							),
+						],
+						["waiting", (out[0][0] / perPixel).toFixed(1) + " threads"],
+					]),
 		]);
 	} else if (!what) {
 		const sum = tally(view.model, row, t - perPixel / 2, t + perPixel / 2);

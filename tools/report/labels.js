@@ -50,7 +50,7 @@ function processLabel(item) {
 			view.model.processes.length > 1 ? process.short + " · " : "",
 			process.title,
 		),
-		el("span", { class: "num muted" }, fmtPct(process.gils ? Math.min(used, 1) : NaN)),
+		el("span", { class: "num muted" }, fmtPct(isSilent(process) ? NaN : Math.min(used, 1))),
 	);
 }
 

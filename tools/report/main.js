@@ -9,7 +9,7 @@ const MARKS = [
 	],
 	["k-wait", "waits", "take_gil: wants the GIL, and does not have it yet"],
 	["k-drop", "drop", "drop_gil: has let go, and waits until the other thread has it"],
-	["k-gap", "lost", "Events are missing, or the recording had not begun"],
+	["k-gap", "lost or not recorded", "Events are missing, or the recording had not begun"],
 	[
 		"k-open",
 		"open end",

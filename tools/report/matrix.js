@@ -271,6 +271,11 @@ function lossWords(process) {
 				" altogether. What was open there is cut, and nothing is counted in it: waits " +
 				"and holds may have been longer.",
 		]);
+	if (!p.lost_known)
+		out.push([
+			"",
+			"What recorded this did not count the events that it lost: some may be missing, unmarked.",
+		]);
 	if (p.late_ns)
 		out.push([
 			"",
@@ -280,11 +285,7 @@ function lossWords(process) {
 				(p.late_why ? " (" + clean(p.late_why) + ")" : "") +
 				": what happened before is not known.",
 		]);
-	if (!p.gils)
-		out.push([
-			"",
-			"No take and no release of the GIL was seen: a thread that had it all the time does not show.",
-		]);
+	if (isSilent(process)) out.push(["", SILENT]);
 	if (p.killed) out.push(["bad", "The recorder was killed: the last second may be missing."]);
 	if (p.odd)
 		out.push([

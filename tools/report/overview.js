@@ -30,7 +30,8 @@ function overviewData(width) {
 
 	for (const process of view.model.processes) {
 		stripColumns(view.model, process, t0, step, width, out);
-		if (process.end > process.start) addCoverage(covered, t0, step, process);
+		/* Of one without events nothing is known. */
+		if (!isSilent(process) && process.end > process.start) addCoverage(covered, t0, step, process);
 	}
 	const known = covered.map(ns => (ns > step * 0.001 ? 1 : 0));
 	const used = out[1].map((held, x) => (known[x] ? Math.min(1, held / covered[x]) : 0));

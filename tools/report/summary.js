@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The head of the page: what was recorded, the numbers that matter most, and what they say in words. */
 
+const SILENT =
+	"No take and no release of the GIL was seen: a thread that had it all the time does not show.";
+
 /* The summary's part about a process; both lists are in the order of the inputs. */
 function numbersOf(process) {
 	const { summary } = view.model;
@@ -22,6 +25,13 @@ function sum(list, fn) {
 function rowOf(process, tid) {
 	if (!process.byTid) process.byTid = new Map(process.rows.map(row => [row.tid, row]));
 	return process.byTid.get(tid);
+}
+
+/* Nothing was told of its GIL: it may have been held all the time, or never. */
+function isSilent(process) {
+	const p = numbersOf(process);
+
+	return p ? !p.gils.length && p.contention === null : !process.gils;
 }
 
 /* What a thread is called; of several processes, with the process. */
@@ -51,6 +61,7 @@ function totals() {
 		waits: 0,
 		threads: 0,
 		lost: 0,
+		uncounted: 0 /* recordings whose losses nobody counted */,
 		longest: [null, null],
 	};
 
@@ -60,6 +71,7 @@ function totals() {
 		t.waited += p.wait_ns;
 		t.observed += p.observed_ns;
 		t.lost += p.lost;
+		t.uncounted += p.lost_known ? 0 : 1;
 		t.threads += p.threads.length;
 		for (const thread of p.threads) {
 			t.takes += thread.takes;
@@ -122,7 +134,7 @@ function showTiles(t) {
 		),
 		tile(
 			"Lost events",
-			t.lost ? fmtInt(t.lost) : "None",
+			t.lost ? fmtInt(t.lost) : t.uncounted ? "Not counted" : "None",
 			link("What is not exact", () => $("exact").scrollIntoView()),
 			t.lost ? "t-bad" : "",
 		),
@@ -142,10 +154,7 @@ function findings(t) {
 	const out = [];
 	const waited = share(t.waited, t.observed);
 
-	if (!t.threads)
-		return [
-			"No thread took or released the GIL while this was recorded: one that had it all the time does not show.",
-		];
+	if (all.every(([process]) => isSilent(process))) return [SILENT];
 	if (!(waited > 0.005))
 		out.push("Threads hardly waited for the GIL: " + fmtPct(waited || 0) + " of their time.");
 	else
@@ -339,7 +348,7 @@ function rankColumns() {
 		{
 			title: "Lost events",
 			value: ([, p]) => p.lost,
-			cell: ([, p]) => fmtInt(p.lost),
+			cell: ([, p]) => (p.lost || p.lost_known ? fmtInt(p.lost) : "not counted"),
 			num: true,
 		},
 		{ title: "Worst blocker → victim", value: worst, cell: worst },
@@ -384,7 +393,13 @@ function showHead() {
 			: names[0],
 		list.length === 1 && list[0].tags ? clean(list[0].tags) : null,
 		list.length
-			? "recorded " + fmtDur(model.end, 3) + " from " + fmtDate(model.base, 0).slice(0, -6)
+			? (list.length > 1
+					? fmtDur(model.end, 3) +
+						" from the first start to the last end, in " +
+						fmtInt(list.length) +
+						" recordings, from "
+					: "recorded " + fmtDur(model.end, 3) + " from ") +
+				fmtDate(model.base, 0).slice(0, -6)
 			: null,
 		plural(model.rows.length, "thread"),
 	].filter(Boolean);

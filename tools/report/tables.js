@@ -181,9 +181,9 @@ function perProcess(section, make) {
 		section.append(make(...all[0]));
 		return;
 	}
-	all.sort(
-		(a, b) => share(b[1].wait_ns, b[1].observed_ns) - share(a[1].wait_ns, a[1].observed_ns),
-	);
+	const waits = ([, p]) => share(p.wait_ns, p.observed_ns);
+
+	all.sort((a, b) => compare(waits(b), waits(a)));
 	all.forEach(([process, p], k) => {
 		const box = el("details", { class: "per-process" }, el("summary", null, process.title));
 
@@ -223,13 +223,28 @@ function longestRows(key) {
 	return rows.sort((a, b) => b.slice.ns - a.slice.ns).slice(0, 20);
 }
 
+/* The greatest part of a wait, as the text of the summary has it: what to call it, and how long. */
+function mostOf(blocker, blockerNs, nobodyNs, unknownNs) {
+	let most =
+		blocker === null || nobodyNs > blockerNs
+			? ["nobody: it was free", nobodyNs]
+			: [blocker, blockerNs];
+
+	if (unknownNs > most[1]) most = ["not known", unknownNs];
+	return most;
+}
+
 function longestColumns(kind) {
-	const blocker = ({ process, slice }) =>
-		slice.blocker === null || slice.blocker === undefined
-			? "not known"
-			: threadName(process, slice.blocker, true) +
-				", " +
-				fmtPct(share(slice.blocker_ns, slice.ns));
+	const blocker = ({ process, slice }) => {
+		const [name, ns] = mostOf(
+			slice.blocker === null ? null : threadName(process, slice.blocker, true),
+			slice.blocker_ns,
+			slice.nobody_ns,
+			slice.unknown_ns,
+		);
+
+		return name + ", " + fmtPct(share(ns, slice.ns));
+	};
 	const release = ({ slice }) =>
 		slice.forced === null ? "–" : slice.forced ? "forced" : "voluntary";
 
@@ -312,7 +327,7 @@ function svg(tag, attributes, ...children) {
 function bucketRows(process, p) {
 	const n = p.buckets.length;
 	const span = process.end - process.start;
-	const gils = Math.max(1, p.gils.length);
+	const gils = p.gils.length; /* 0: nothing is known of them */
 
 	return p.buckets.map((bucket, k) => {
 		const start = process.start + (span * k) / n;
@@ -328,7 +343,7 @@ function bucketRows(process, p) {
 				sum(p.gils, g => g.bucket_held_ns[k]),
 				known * gils,
 			),
-			waiting: share(bucket.wait_ns, known),
+			waiting: p.contention === null ? NaN : share(bucket.wait_ns, known),
 		};
 	});
 }
@@ -363,7 +378,7 @@ function bucketChart(process, rows) {
 						", " +
 						(row.waiting || 0).toFixed(2) +
 						" threads waiting" +
-						(row.lost ? ", events lost" : ""),
+						(row.lost ? ", events lost or not recorded" : ""),
 				),
 			),
 		);
@@ -405,6 +420,7 @@ function showUsage() {
 	if (!allNumbers().length) return;
 	section.append(el("h2", { id: "usage-h" }, "Use over time"));
 	perProcess(section, (process, p) => {
+		if (isSilent(process)) return el("p", { class: "muted" }, SILENT);
 		const rows = bucketRows(process, p);
 		const { chart, most } = bucketChart(process, rows);
 
