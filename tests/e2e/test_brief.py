@@ -127,7 +127,7 @@ class Brief(h.BpfTest):
         pids = [str(w.pid) for w in ws]
         status, out, err = h.giltrace("-p", ",".join(pids), "-d", "0.5", "-o", h.new_dir())
         self.assertEqual(status, h.OK, err)
-        rows = re.findall(r"^ +0 +(\d+) +([\d.]+)% ", out, re.M)
+        rows = re.findall(r"^ +- +(\d+) +([\d.]+)% ", out, re.M)
         self.assertEqual(sorted(pid for pid, _ in rows), sorted(pids), out)
         self.assertEqual({pid for pid, _ in rows[:2]}, set(pids[:2]), out)
         shares = [float(share) for _, share in rows]
