@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -238,12 +239,14 @@ static int open_stop_fd(void)
 }
 
 static volatile int quiet;
+static sem_t sent;
 
 /* Until it is told to stop: what comes before the summary begins is thrown away. */
 static void *send(void *signo)
 {
 	while (!__atomic_load_n(&quiet, __ATOMIC_RELAXED)) {
 		kill(getpid(), *(int *)signo);
+		sem_post(&sent);
 		usleep(500);
 	}
 	return NULL;
@@ -256,7 +259,10 @@ static void print_under(struct gt_summing *s, int signo)
 
 	assert_true(stop_fd >= 0);
 	quiet = 0;
+	assert_int_equal(sem_init(&sent, 0, 0), 0);
 	assert_int_equal(pthread_create(&thread, NULL, send, &signo), 0);
+	/* A fork while a thread is being born would take locks of the sanitizers' along. */
+	assert_int_equal(sem_wait(&sent), 0);
 	print(s, stop_fd);
 	__atomic_store_n(&quiet, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
