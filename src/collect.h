@@ -62,6 +62,22 @@ int gt_collect_before(struct gt_collector *c, uint64_t start_mono_ns,
 		      const struct gt_snapshot_gils *gils, const struct gt_snapshot_thread *threads,
 		      size_t n);
 
+/*
+ * A named instant of the process, or of its thread with that id in its own PID namespace (0: none,
+ * or it has no such thread). mono_ns is brought into the time from the start of the recording to
+ * now. "" is ignored.
+ */
+void gt_collect_mark(struct gt_collector *c, uint64_t mono_ns, uint32_t ns_tid, const char *name);
+
+/*
+ * The gate was shut from begin_mono_ns to end_mono_ns, and the ring has been read since it was
+ * shut, to its last loss (gt_tracer_cut()): to be called before it is opened again, or before
+ * gt_collect_finish(). Events that were under way when it was shut keep their times; the pause
+ * begins behind them. Those that come later, though their time is before end_mono_ns, count as
+ * lost.
+ */
+void gt_collect_paused(struct gt_collector *c, uint64_t begin_mono_ns, uint64_t end_mono_ns);
+
 /* More META, such as what was found out at the end. Returns the file's first error. */
 int gt_collect_meta(struct gt_collector *c, const char *const (*pairs)[2], size_t n);
 

@@ -18,7 +18,9 @@
 #define GT_TAG_RESERVED  0x80
 
 #define GT_KIND_OWN_FIELDS 8   /* kinds from here on have fields of their own, behind a length */
-#define GT_RECORD_MAX      128 /* bytes the encoder writes at most for one record */
+#define GT_KIND_EXTENDED   15  /* the first of these fields is the kind, above 15 */
+#define GT_RECORD_MAX      160 /* bytes the encoder writes at most for one record */
+#define GT_OWN_FIELDS_MAX  (2 + GIL_MARK_MAX) /* of these, in its own fields: those of a mark */
 
 /* Out of line: so that the path of the events that come by the million stays small. */
 #define GT_RARE static __attribute__((noinline, cold, unused))
@@ -28,7 +30,7 @@
 	 1u << GIL_TAKE | 1u << GIL_DROPPED)
 #define GT_KINDS_KNOWN                                                                             \
 	(GT_KINDS_EVENTS | 1u << GIL_THREAD | 1u << GIL_GIL | 1u << GIL_LOST | 1u << GIL_BEFORE |  \
-	 1u << GIL_EXIT | 1u << GIL_LEFT | 1u << GIL_LATE)
+	 1u << GIL_EXIT | 1u << GIL_LEFT | 1u << GIL_LATE | 1u << GIL_MARK | 1u << GIL_PAUSED)
 
 /*
  * What goes in and comes out. GIL_FORCED does neither: the writer makes it of a release, and the
@@ -36,7 +38,7 @@
  */
 static inline int gt_is_known(const struct gil_event *ev)
 {
-	if (ev->kind > GT_TAG_KIND || !(GT_KINDS_KNOWN >> ev->kind & 1))
+	if (ev->kind > GIL_PAUSED || !(GT_KINDS_KNOWN >> ev->kind & 1))
 		return 0;
 	return ev->kind != GIL_BEFORE || ev->before.state == GIL_BEFORE_WAITING ||
 	       ev->before.state == GIL_BEFORE_HOLDING;
@@ -258,16 +260,16 @@ static inline uint8_t *gt_short_put(uint8_t *p, const char *s, size_t n)
 	return p + n;
 }
 
-/* As much of a name as a record may hold, cut between two characters where it is UTF-8. */
-static inline size_t gt_name_len(const char *name)
+/* As much of a name as fits into max bytes, cut between two characters where it is UTF-8. */
+static inline size_t gt_name_len(const char *name, size_t max)
 {
-	size_t n = strnlen(name, GIL_NAME_MAX + 1), cut = GIL_NAME_MAX;
+	size_t n = strnlen(name, max + 1), cut = max;
 
-	if (n <= GIL_NAME_MAX)
+	if (n <= max)
 		return n;
-	while (cut > GIL_NAME_MAX - 3 && ((uint8_t)name[cut] & 0xc0) == 0x80)
+	while (cut > max - 3 && ((uint8_t)name[cut] & 0xc0) == 0x80)
 		cut--;
-	return ((uint8_t)name[cut] & 0xc0) == 0x80 ? GIL_NAME_MAX : cut;
+	return ((uint8_t)name[cut] & 0xc0) == 0x80 ? max : cut;
 }
 
 static inline uint8_t *gt_encode_thread(uint8_t *p, const struct gil_event *ev)
@@ -279,7 +281,7 @@ static inline uint8_t *gt_encode_thread(uint8_t *p, const struct gil_event *ev)
 	if (!ev->thread.host_tid && !name[0])
 		return p;
 	p = gt_varint_put(p, ev->thread.host_tid);
-	return gt_short_put(p, name, gt_name_len(name));
+	return gt_short_put(p, name, gt_name_len(name, GIL_NAME_MAX));
 }
 
 /* How long before the record something began. Another CPU's clock may have stamped it: 0 then. */
@@ -290,29 +292,43 @@ static inline uint64_t gt_time_before(const struct gil_event *ev, uint64_t begin
 
 GT_RARE uint8_t *gt_encode_own_fields(uint8_t *p, const struct gil_event *ev)
 {
-	uint8_t *len = p++;
+	uint8_t fields[GT_OWN_FIELDS_MAX], *f = fields;
 
+	if (ev->kind > GT_KIND_EXTENDED)
+		f = gt_varint_put(f, ev->kind);
 	switch (ev->kind) {
 	case GIL_THREAD:
-		p = gt_encode_thread(p, ev);
+		f = gt_encode_thread(f, ev);
 		break;
 	case GIL_GIL:
-		*p++ = ev->unconfirmed ? 1 : 0;
-		p = gt_varint_put(p, ev->gil_ident.addr);
+		*f++ = ev->unconfirmed ? 1 : 0;
+		f = gt_varint_put(f, ev->gil_ident.addr);
 		break;
 	case GIL_LOST:
-		p = gt_varint_put(p, gt_time_before(ev, ev->lost.begin_mono_ns));
-		p = gt_varint_put(p, ev->lost.count);
+		f = gt_varint_put(f, gt_time_before(ev, ev->lost.begin_mono_ns));
+		f = gt_varint_put(f, ev->lost.count);
 		break;
 	case GIL_LATE:
-		p = gt_varint_put(p, gt_time_before(ev, ev->late.begin_mono_ns));
+		f = gt_varint_put(f, gt_time_before(ev, ev->late.begin_mono_ns));
 		break;
 	case GIL_BEFORE:
-		*p++ = ev->before.state;
+		*f++ = ev->before.state;
+		break;
+	case GIL_MARK:
+		f = gt_short_put(f, ev->mark.name, gt_name_len(ev->mark.name, GIL_MARK_MAX));
+		break;
+	case GIL_PAUSED:
+		f = gt_varint_put(f, gt_time_before(ev, ev->paused.begin_mono_ns));
 		break;
 	}
-	*len = (uint8_t)(p - len - 1);
-	return p;
+	p = gt_varint_put(p, (uint64_t)(f - fields));
+	memcpy(p, fields, (size_t)(f - fields));
+	return p + (f - fields);
+}
+
+static inline int gt_has_no_thread(uint8_t kind)
+{
+	return kind == GIL_LOST || kind == GIL_LATE || kind == GIL_PAUSED;
 }
 
 /*
@@ -322,7 +338,8 @@ GT_RARE uint8_t *gt_encode_own_fields(uint8_t *p, const struct gil_event *ev)
  */
 static inline uint8_t *gt_encode(struct gt_encoder *e, uint8_t *p, const struct gil_event *ev)
 {
-	uint32_t tid = ev->kind == GIL_LOST || ev->kind == GIL_LATE ? 0 : ev->tid;
+	uint8_t kind = ev->kind < GT_KIND_EXTENDED ? ev->kind : GT_KIND_EXTENDED;
+	uint32_t tid = gt_has_no_thread(ev->kind) ? 0 : ev->tid;
 	uint8_t *tag;
 
 	if (!e->count++) {
@@ -331,7 +348,7 @@ static inline uint8_t *gt_encode(struct gt_encoder *e, uint8_t *p, const struct 
 		p += 8;
 	}
 	tag = p++;
-	*tag = ev->kind;
+	*tag = kind;
 	if (tid == e->tid) {
 		*tag |= GT_TAG_SAME_TID;
 	} else {
@@ -347,17 +364,17 @@ static inline uint8_t *gt_encode(struct gt_encoder *e, uint8_t *p, const struct 
 		*tag |= GT_TAG_SAME_GIL;
 	else
 		*p++ = e->gil = ev->gil;
-	if (ev->site == e->site[ev->kind])
+	if (ev->site == e->site[kind])
 		*tag |= GT_TAG_SAME_SITE;
 	else
-		*p++ = e->site[ev->kind] = ev->site;
+		*p++ = e->site[kind] = ev->site;
 	p = gt_varint_put(p, gt_zigzag(ev->mono_ns - e->prev_ns));
 	e->prev_ns = ev->mono_ns;
 	if (ev->mono_ns < e->first_ns)
 		e->first_ns = ev->mono_ns;
 	if (ev->mono_ns > e->last_ns)
 		e->last_ns = ev->mono_ns;
-	return ev->kind < GT_KIND_OWN_FIELDS ? p : gt_encode_own_fields(p, ev);
+	return kind < GT_KIND_OWN_FIELDS ? p : gt_encode_own_fields(p, ev);
 }
 
 /* ---- decoder ---- */
@@ -376,7 +393,7 @@ struct gt_decoder {
 	uint8_t kind; /* of the record before; 0: none in this block */
 	uint8_t site[GT_TAG_KIND + 1];
 	uint32_t tids[GIL_BLOCK_THREADS_MAX];
-	char name[GIL_NAME_MAX + 1]; /* of the latest THREAD */
+	char name[GIL_MARK_MAX + 1]; /* of the latest THREAD or MARK */
 };
 
 static inline void gt_decoder_start(struct gt_decoder *d, const uint8_t *payload, size_t size,
@@ -397,10 +414,10 @@ static inline const char *gt_short_get(const uint8_t **p, const uint8_t *end, ch
 	size_t n;
 
 	if (*p >= end || **p > max || **p > end - *p - 1)
-		return "its fields (a thread) are wrong";
+		return "its fields (a name) are wrong";
 	n = *(*p)++;
 	if (memchr(*p, 0, n))
-		return "a thread's name holds a NUL";
+		return "a name in it holds a NUL";
 	memset(buf, 0, max + 1);
 	memcpy(buf, *p, n);
 	*p += n;
@@ -430,6 +447,32 @@ static inline const char *gt_decode_thread_fields(struct gt_decoder *d, const ui
 	if (!wrong && d->name[0])
 		ev->thread.name = d->name;
 	return wrong;
+}
+
+/* A kind above 15. Where it is another, or not known, ev->kind stays GT_KIND_EXTENDED. */
+static inline const char *gt_decode_extended(struct gt_decoder *d, const uint8_t *p,
+					     const uint8_t *end, struct gil_event *ev)
+{
+	const char *wrong;
+	uint64_t kind, v;
+
+	p = gt_varint_get(p, &kind);
+	if (!p || p > end)
+		return "its fields (a kind) are wrong";
+	if (kind == GIL_MARK) {
+		ev->kind = GIL_MARK;
+		ev->mark.name = d->name;
+		wrong = gt_short_get(&p, end, d->name, GIL_MARK_MAX);
+		return wrong || d->name[0] ? wrong : "its fields (a mark) are wrong";
+	}
+	if (kind == GIL_PAUSED) {
+		ev->kind = GIL_PAUSED;
+		p = gt_varint_get(p, &v);
+		if (!p || p > end || v >= ev->mono_ns)
+			return "its fields (a pause) are wrong";
+		ev->paused.begin_mono_ns = ev->mono_ns - v;
+	}
+	return NULL;
 }
 
 /* Returns NULL or why it is wrong. */
@@ -470,6 +513,8 @@ GT_RARE const char *gt_decode_own_fields(struct gt_decoder *d, struct gil_event 
 			return "its fields (a late begin) are wrong";
 		ev->late.begin_mono_ns = ev->mono_ns - v;
 		return NULL;
+	case GT_KIND_EXTENDED:
+		return gt_decode_extended(d, p, end, ev);
 	}
 	return NULL;
 }

@@ -171,13 +171,26 @@ static uint8_t *put_event(struct gt_gilfile *f, uint8_t *p, const struct gil_eve
 	return gt_encode(&f->enc, p, ev);
 }
 
+/* What a reader would take for damage. */
+static int lacks_fields(const struct gil_event *ev)
+{
+	switch (ev->kind) {
+	case GIL_LATE:
+		return !ev->late.begin_mono_ns;
+	case GIL_PAUSED:
+		return !ev->paused.begin_mono_ns;
+	case GIL_MARK:
+		return !ev->mark.name || !ev->mark.name[0];
+	}
+	return 0;
+}
+
 int gt_gilfile_add(struct gt_gilfile *f, const struct gil_event *ev, uint64_t lost_total)
 {
 	uint32_t is_event;
 	uint8_t *p;
 
-	if (!gt_is_known(ev) || !ev->mono_ns || ev->mono_ns >= GIL_TIME_MAX ||
-	    (ev->kind == GIL_LATE && !ev->late.begin_mono_ns))
+	if (!gt_is_known(ev) || !ev->mono_ns || ev->mono_ns >= GIL_TIME_MAX || lacks_fields(ev))
 		return -EINVAL;
 	is_event = GT_KINDS_EVENTS >> ev->kind & 1;
 	if (f->err) {

@@ -62,7 +62,7 @@ struct gt_selfcheck {
 	struct thread *table; /* open addressing by tid */
 	uint32_t size;        /* a power of two */
 	uint32_t used;
-	uint32_t epoch;    /* grows at each loss */
+	uint32_t epoch;    /* grows at each loss and pause */
 	uint32_t inside;   /* threads that are WAITING, TAKING or LEFT */
 	uint8_t crowded;   /* a thread found no place */
 	uint8_t functions; /* TAKE and DROPPED are recorded */
@@ -108,7 +108,7 @@ static struct thread *place_of(const struct gt_selfcheck *c, uint32_t tid)
 	return NULL;
 }
 
-/* Has a TAKE of it been seen, or something else that it is remembered for, since the last loss? */
+/* Has a TAKE of it been seen, or something else that it is remembered for, since the last gap? */
 static int is_known(const struct gt_selfcheck *c, uint32_t tid)
 {
 	const struct thread *t = place_of(c, tid);
@@ -215,7 +215,7 @@ static void on_acquire(struct gt_selfcheck *c, const struct gil_event *ev)
 
 /*
  * In function mode a thread that was in take_gil at the attach comes out of it without an event, as
- * only returns of calls that began later are seen. And one that was there at a loss may release
+ * only returns of calls that began later are seen. And one that was there at a gap may release
  * there, as in on_release(). Both have not been seen since.
  */
 static int came_out_unseen(struct gt_selfcheck *c, const struct gil_event *ev)
@@ -333,7 +333,8 @@ static void on_exit_of(struct gt_selfcheck *c, uint32_t tid)
 		place_of(c, tid)->epoch--; /* the id may belong to another thread by now */
 }
 
-static void on_lost(struct gt_selfcheck *c)
+/* At a loss or a pause: what happened in it is not known, so nothing is known behind it. */
+static void on_gap(struct gt_selfcheck *c)
 {
 	for (size_t i = 0; i < GT_SELFCHECK_GILS; i++) {
 		c->gils[i].lock = UNKNOWN;
@@ -347,8 +348,8 @@ void gt_selfcheck_event(struct gt_selfcheck *c, const struct gil_event *ev)
 {
 	struct gil *g;
 
-	if (ev->kind == GIL_LOST) {
-		on_lost(c);
+	if (ev->kind == GIL_LOST || ev->kind == GIL_PAUSED) {
+		on_gap(c);
 		return;
 	}
 	if (ev->kind == GIL_EXIT) {

@@ -5,8 +5,9 @@
  * probes sit at all the places where the GIL changes hands, there is none; if a place was missed,
  * or a Python does something that giltrace does not know, there soon are some.
  *
- * What comes from the attach, from loss, or from the end of a thread or of the process is told
- * apart and is no mismatch: a thread is not known until its first event, and again after a gap.
+ * What comes from the attach, from a loss or a pause, or from the end of a thread or of the process
+ * is told apart and is no mismatch: a thread is not known until its first event, and again after a
+ * gap.
  * Called for each event from a ring's callback: no allocation there, some nanoseconds. One thread.
  */
 #ifndef GT_SELFCHECK_H
@@ -26,7 +27,7 @@ enum gt_mismatch {
 struct gt_selfcheck_gil {
 	uint64_t acquires, releases;
 	uint64_t miss[GT_MISS_KINDS];
-	uint64_t excused; /* would be mismatches, but come from the start, a loss or an end */
+	uint64_t excused; /* would be mismatches, but come from the start, a gap or an end */
 };
 
 struct gt_selfcheck;

@@ -363,6 +363,40 @@ static int by_tid(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+int gt_snapshot_tids(const struct gt_proc *p, uint32_t **out, size_t *n)
+{
+	gt_autofree uint32_t *tids = NULL;
+	autoclosedir DIR *tasks = NULL;
+	size_t count = 0;
+	uint32_t tid;
+	int r = open_tasks(p, &tasks);
+
+	while (tasks && count < GT_SNAPSHOT_THREADS_MAX && (tid = next_task(tasks))) {
+		if (!(count & (count - 1))) { /* 0, 1, 2, 4, ...: full */
+			uint32_t *grown = reallocarray(tids, count ? count * 2 : 1, sizeof(*tids));
+
+			if (!grown)
+				return -ENOMEM;
+			tids = grown;
+		}
+		tids[count++] = tid;
+	}
+	if (r)
+		return r;
+	if (tids)
+		qsort(tids, count, sizeof(*tids), compare_ids);
+	*out = gt_steal_ptr(tids);
+	*n = count;
+	return 0;
+}
+
 int gt_snapshot_threads(const struct gt_proc *p, struct gt_snapshot_thread **out, size_t *n)
 {
 	gt_autofree struct gt_snapshot_thread *threads = NULL;

@@ -57,6 +57,9 @@ struct gt_snapshot_thread {
 
 #define GT_SNAPSHOT_THREADS_MAX 65536
 
+/* The ids of all threads, in order; else as gt_snapshot_threads(). */
+int gt_snapshot_tids(const struct gt_proc *p, uint32_t **out, size_t *n);
+
 /* All threads, by tid; *out to be freed. Those that come or go meanwhile may be missing. */
 int gt_snapshot_threads(const struct gt_proc *p, struct gt_snapshot_thread **out, size_t *n);
 

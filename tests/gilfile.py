@@ -7,7 +7,7 @@ It is the proof that the page suffices, and an independent view of a file for te
     f.meta      dict of str
     f.sites     list of Site
     f.clocks    list of Clock
-    f.events    list of Event, in the file's order; kinds that version 1.2 does not know left out
+    f.events    list of Event, in the file's order; kinds that version 1.3 does not know left out
     f.end       End, or None: the recorder was killed
     f.lost_total
     f.problem   None, or what was left out and where
@@ -23,9 +23,11 @@ import zlib
 WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = 1, 2, 3, 4, 5, 6
 FORCED = 7  # joined to the RELEASE behind it
 THREAD, GIL, LOST, BEFORE, EXIT, LEFT, LATE = 8, 9, 10, 11, 12, 13, 14
+EXTENDED = 15  # the kind stands in the record's own fields
+MARK, PAUSED = 16, 17
 KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED",
               8: "THREAD", 9: "GIL", 10: "LOST", 11: "BEFORE", 12: "EXIT", 13: "LEFT",
-              14: "LATE"}
+              14: "LATE", 16: "MARK", 17: "PAUSED"}
 WAITING, HOLDING = 1, 2  # state of a BEFORE
 END_REASONS = {1: "duration", 2: "stopped", 3: "target exit", 4: "error", 5: "exec"}
 
@@ -43,8 +45,8 @@ Header = collections.namedtuple(
     "Header", "magic type codec reserved size count seq first_ns last_ns lost_total "
               "payload_crc header_crc")
 # ns_tid, comm (bytes), host_tid, name (bytes): THREAD, 0 or empty where not known; unconfirmed, addr:
-# GIL; begin_mono_ns: LOST, LATE; count: LOST; forced: RELEASE, False in files that do not know it
-# (version 1.0, function probes), too; state: BEFORE
+# GIL; begin_mono_ns: LOST, LATE, PAUSED; count: LOST; forced: RELEASE, False in files that do not know
+# it (version 1.0, function probes), too; state: BEFORE; name (bytes): MARK, too
 Event = collections.namedtuple(
     "Event", "mono_ns tid kind gil site ns_tid comm unconfirmed addr begin_mono_ns count "
              "forced state host_tid name")
@@ -154,16 +156,16 @@ def read_end(f, head, buf):
 def short_text(buf, pos, end, limit):
     """A u8, the length, and so many bytes."""
     if pos >= end or buf[pos] > limit or buf[pos] > end - pos - 1:
-        raise Damage("a THREAD record is wrong")
+        raise Damage("a short string is wrong")
     after = pos + 1 + buf[pos]
     text = bytes(buf[pos + 1:after])
     if b"\0" in text:
-        raise Damage("a thread's name holds a 0")
+        raise Damage("a name holds a 0")
     return text, after
 
 
 def own_fields(kind, time, buf, pos, end):
-    """The fields of a record of kind 8 .. 15, as keywords of Event."""
+    """The fields of a record of kind 8 or more, as keywords of Event."""
     if kind == THREAD:
         ns_tid, pos = varint(buf, pos, end)
         comm, pos = short_text(buf, pos, end, 15)
@@ -192,6 +194,16 @@ def own_fields(kind, time, buf, pos, end):
         if before >= time:
             raise Damage("a LATE record is wrong")
         return {"begin_mono_ns": time - before}
+    if kind == MARK:
+        name, pos = short_text(buf, pos, end, 127)
+        if not name:
+            raise Damage("a MARK record is wrong")
+        return {"name": name}
+    if kind == PAUSED:
+        before, pos = varint(buf, pos, end)
+        if before >= time:
+            raise Damage("a PAUSED record is wrong")
+        return {"begin_mono_ns": time - before}
     return {}
 
 
@@ -209,7 +221,7 @@ def read_events(f, head, buf):
             raise Damage("it ends before its last record")
         tag = buf[pos]
         pos += 1
-        kind = tag & 15
+        kind = real = tag & 15
         if not kind or tag & 0x80:
             raise Damage("a record's tag is wrong")
         if not tag & 0x10:
@@ -237,13 +249,17 @@ def read_events(f, head, buf):
             size, pos = varint(buf, pos, end)
             if size > end - pos:
                 raise Damage("a record is longer than its block")
-            own = own_fields(kind, time, buf, pos, pos + size)
-            pos += size
+            after = pos + size
+            if kind == EXTENDED:
+                real, pos = varint(buf, pos, after)
+                real = real if real > EXTENDED else EXTENDED
+            own = own_fields(real, time, buf, pos, after)
+            pos = after
         if kind == RELEASE:
             own["forced"] = forced == (tid, gil, time)
         forced = (tid, gil, time) if kind == FORCED else None
-        if kind in KIND_NAMES and own.get("state", WAITING) in (WAITING, HOLDING):
-            f.events.append(Event(time, tid, kind, gil, site[kind], **own))
+        if real in KIND_NAMES and own.get("state", WAITING) in (WAITING, HOLDING):
+            f.events.append(Event(time, tid, real, gil, site[kind], **own))
     if pos != end:
         raise Damage("it goes on after its last record")
 
@@ -333,8 +349,10 @@ def event_text(ev):
         text += " begin %d count %d" % (ev.begin_mono_ns, ev.count)
     elif ev.kind == BEFORE:
         text += " state %d" % ev.state
-    elif ev.kind == LATE:
+    elif ev.kind in (LATE, PAUSED):
         text += " begin %d" % ev.begin_mono_ns
+    elif ev.kind == MARK:
+        text += " name %s" % ev.name.hex()
     elif ev.forced:
         text += " forced"
     return text

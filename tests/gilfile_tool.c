@@ -53,9 +53,9 @@ static void print_hex(const char *s)
 
 static void print_event(const struct gil_event *ev)
 {
-	static const char *const names[] = {"?",    "WAIT",    "ACQUIRE", "RELEASE", "YIELD",
-					    "TAKE", "DROPPED", "?",       "THREAD",  "GIL",
-					    "LOST", "BEFORE",  "EXIT",    "LEFT",    "LATE"};
+	static const char *const names[] = {
+		"?",   "WAIT", "ACQUIRE", "RELEASE", "YIELD", "TAKE", "DROPPED", "?",    "THREAD",
+		"GIL", "LOST", "BEFORE",  "EXIT",    "LEFT",  "LATE", "?",       "MARK", "PAUSED"};
 
 	printf("%" PRIu64 " %" PRIu32 " %s gil %d site %d", ev->mono_ns, ev->tid, names[ev->kind],
 	       ev->gil, ev->site);
@@ -72,6 +72,11 @@ static void print_event(const struct gil_event *ev)
 		printf(" state %d", ev->before.state);
 	} else if (ev->kind == GIL_LATE) {
 		printf(" begin %" PRIu64, ev->late.begin_mono_ns);
+	} else if (ev->kind == GIL_MARK) {
+		printf(" name ");
+		print_hex(ev->mark.name);
+	} else if (ev->kind == GIL_PAUSED) {
+		printf(" begin %" PRIu64, ev->paused.begin_mono_ns);
 	} else if (ev->forced) {
 		printf(" forced");
 	}

@@ -25,7 +25,7 @@ extern "C" {
 
 #define GIL_MAGIC       "\x89GIL\r\n\x1a\n" /* 8 bytes; damaged by any text-mode copy */
 #define GIL_MAJOR       1                   /* a reader refuses a greater one */
-#define GIL_MINOR       2                   /* grows with additions that old readers may skip */
+#define GIL_MINOR       3                   /* grows with additions that old readers may skip */
 #define GIL_HEADER_SIZE 32
 
 /* File header: magic[8], u16 major, u16 minor, u32 header_size, u32 arch (ELF e_machine),
@@ -70,13 +70,16 @@ enum gil_kind {
 	GIL_EXIT = 12,   /* the thread has ended; later ones with its tid are of another thread */
 	GIL_LEFT = 13,   /* its wait is over without the GIL, which was switched off (3.13t+) */
 	GIL_LATE = 14,   /* the process was there before its recording began */
+	GIL_MARK = 16,   /* a named instant, set by the program or by a person */
+	GIL_PAUSED = 17, /* for a while nothing was recorded, as somebody had asked for */
 };
 
 enum gil_before { GIL_BEFORE_WAITING = 1, GIL_BEFORE_HOLDING = 2 };
 
 #define GIL_INDEX_OTHER 0xff /* .gil of an event: a GIL beyond those told apart */
 #define GIL_COMM_LEN    16
-#define GIL_NAME_MAX    63 /* bytes of a thread's name in the interpreter, without a NUL */
+#define GIL_NAME_MAX    63  /* bytes of a thread's name in the interpreter, without a NUL */
+#define GIL_MARK_MAX    127 /* bytes of the name of a mark, without a NUL */
 
 enum gil_end_reason {
 	GIL_END_DURATION = 1,    /* the time asked for has passed */
@@ -90,7 +93,9 @@ enum gil_end_reason {
 
 struct gil_event {
 	uint64_t mono_ns;
-	uint32_t tid;        /* in the recorder's PID namespace; 0 for GIL_LOST, GIL_LATE */
+	/* In the recorder's PID namespace; 0 for GIL_LOST, GIL_LATE, GIL_PAUSED, and for a GIL_MARK
+	 * that is the process's. */
+	uint32_t tid;
 	uint8_t kind;        /* enum gil_kind; the reader leaves out kinds that it does not know */
 	uint8_t gil;         /* index of the GIL, or GIL_INDEX_OTHER */
 	uint8_t site;        /* index into the sites; gil_reader_site() may not have it */
@@ -127,6 +132,19 @@ struct gil_event {
 			 */
 			uint64_t begin_mono_ns;
 		} late; /* GIL_LATE, the first event of its file */
+		struct {
+			/*
+			 * As UTF-8, though any bytes but 0 may be in it, never empty. Reader:
+			 * GIL_MARK_MAX bytes at most, valid until its next call. Writer: only read
+			 * during the call; what is longer is cut between two characters.
+			 */
+			const char *name;
+		} mark; /* GIL_MARK; mono_ns is its instant, events before and behind it may be
+			 * in the file in any order with it */
+		struct {
+			/* From here to mono_ns nothing was recorded; nobody knows what happened. */
+			uint64_t begin_mono_ns;
+		} paused; /* GIL_PAUSED; all that was known of threads and GILs before is unknown */
 	};
 };
 
@@ -168,7 +186,7 @@ int gil_reader_open_fd(int fd, const char *name, gil_reader **out, char *why, si
 void gil_reader_close(gil_reader *r);
 
 /*
- * The next event, in the file's order: by time within a thread and within a GIL.
+ * The next event, in the file's order: by time within a thread and within a GIL, but for GIL_MARK.
  * Returns 1 and fills *ev, or 0 at the end of what is good; then ask gil_reader_problem().
  */
 int gil_reader_next(gil_reader *r, struct gil_event *ev);

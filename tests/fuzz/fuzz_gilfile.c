@@ -30,6 +30,10 @@ static void check_event(const gil_reader *r, const struct gil_event *ev)
 		check(ev->thread.name[0] && strlen(ev->thread.name) <= GIL_NAME_MAX);
 	if (ev->kind == GIL_LATE)
 		check(ev->late.begin_mono_ns && ev->late.begin_mono_ns <= ev->mono_ns);
+	if (ev->kind == GIL_MARK)
+		check(ev->mark.name[0] && strlen(ev->mark.name) <= GIL_MARK_MAX);
+	if (ev->kind == GIL_PAUSED)
+		check(ev->paused.begin_mono_ns && ev->paused.begin_mono_ns <= ev->mono_ns);
 	if (ev->kind == GIL_LOST)
 		check(ev->lost.begin_mono_ns <= ev->mono_ns);
 }

@@ -15,6 +15,8 @@
  *  exit T TID
  *  lost T BEGIN COUNT
  *  late T BEGIN
+ *  paused T BEGIN              nothing was recorded from BEGIN to T, as somebody had asked for
+ *  mark T TID NAME             TID 0: the process's
  *  unseen COUNT                events lost of which only block headers know
  *  flush                       seals the block
  *  repeat N EVERY .. done      the lines between, N times, each EVERY later; does not nest
@@ -259,6 +261,24 @@ static void do_late(struct script *s, const struct line *l)
 	add(s, &ev);
 }
 
+static void do_paused(struct script *s, const struct line *l)
+{
+	struct gil_event ev = {.kind = GIL_PAUSED, .mono_ns = when(s, l->word[1])};
+
+	ev.paused.begin_mono_ns = when(s, l->word[2]);
+	add(s, &ev);
+}
+
+static void do_mark(struct script *s, const struct line *l)
+{
+	struct gil_event ev = {.kind = GIL_MARK,
+			       .mono_ns = when(s, l->word[1]),
+			       .tid = (uint32_t)number(l->word[2])};
+
+	ev.mark.name = l->word[3];
+	add(s, &ev);
+}
+
 static void do_end(struct script *s, const struct line *l)
 {
 	enum gil_end_reason reason =
@@ -308,7 +328,7 @@ static void do_damage(struct script *s, const struct line *l)
 }
 
 enum order {
-	ORIGIN = 16, /* below are kinds of events */
+	ORIGIN = 256, /* below are kinds of events */
 	META,
 	SITE,
 	CLOCK,
@@ -318,6 +338,8 @@ enum order {
 	BEFORE,
 	LOST,
 	LATE,
+	PAUSED,
+	MARK,
 	UNSEEN,
 	FLUSH,
 	REPEAT,
@@ -340,7 +362,8 @@ static const struct order_def {
 	{"gil", 4, 5, GIL},         {"lost", 4, 4, LOST},           {"unseen", 2, 2, UNSEEN},
 	{"flush", 1, 1, FLUSH},     {"repeat", 3, 3, REPEAT},       {"done", 1, 1, DONE},
 	{"end", 2, 3, END},         {"chop", 2, 2, DAMAGE},         {"flip", 2, 2, DAMAGE},
-	{"minor", 2, 2, MINOR},     {"late", 3, 3, LATE},
+	{"minor", 2, 2, MINOR},     {"late", 3, 3, LATE},           {"paused", 3, 3, PAUSED},
+	{"mark", 4, 4, MARK},
 };
 
 static int order_of(const struct line *l)
@@ -390,6 +413,12 @@ static void obey(struct script *s, const struct line *l, int order)
 		break;
 	case LATE:
 		do_late(s, l);
+		break;
+	case PAUSED:
+		do_paused(s, l);
+		break;
+	case MARK:
+		do_mark(s, l);
 		break;
 	case UNSEEN:
 		s->lost_total += number(l->word[1]);

@@ -23,12 +23,12 @@ struct fixture {
 	int fd; /* our own descriptor of the file */
 };
 
-static inline int setup(void **state)
+static inline int setup_for(void **state, pid_t pid)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct gt_gilfile *file;
 
-	if (!f || gt_proc_open(getpid(), &f->proc))
+	if (!f || gt_proc_open(pid, &f->proc))
 		return -1;
 	f->fd = memfd_create("test", MFD_CLOEXEC);
 	if (f->fd < 0 || gt_gilfile_create(dup(f->fd), &file))
@@ -36,6 +36,11 @@ static inline int setup(void **state)
 	f->c = gt_collect_new(file, &f->proc);
 	*state = f;
 	return !f->c;
+}
+
+static inline int setup(void **state)
+{
+	return setup_for(state, getpid());
 }
 
 static inline int teardown(void **state)
@@ -60,6 +65,17 @@ static inline void record_thread(struct fixture *f, uint64_t ns, uint32_t tid, c
 {
 	struct gt_rec_thread rec = {.rec = {.ts_ns = ns, .tid = tid, .kind = GT_THREAD},
 				    .ns_tid = tid + 1};
+
+	snprintf(rec.comm, sizeof(rec.comm), "%s", comm);
+	gt_collect_record(f->c, &rec.rec, sizeof(rec));
+}
+
+static inline void record_who(struct fixture *f, uint32_t tid, uint32_t ns_tid, uint32_t host_tid,
+			      const char *comm)
+{
+	struct gt_rec_thread rec = {.rec = {.ts_ns = 1000, .tid = tid, .kind = GT_THREAD},
+				    .ns_tid = ns_tid,
+				    .host_tid = host_tid};
 
 	snprintf(rec.comm, sizeof(rec.comm), "%s", comm);
 	gt_collect_record(f->c, &rec.rec, sizeof(rec));

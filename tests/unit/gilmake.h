@@ -37,6 +37,10 @@ static inline int same_event(const struct gil_event *a, const struct gil_event *
 		return a->before.state == b->before.state;
 	case GIL_LATE:
 		return a->late.begin_mono_ns == b->late.begin_mono_ns;
+	case GIL_MARK:
+		return !strcmp(a->mark.name, b->mark.name);
+	case GIL_PAUSED:
+		return a->paused.begin_mono_ns == b->paused.begin_mono_ns;
 	}
 	return 1;
 }

@@ -27,27 +27,33 @@ static inline uint64_t make_wide(uint64_t *state)
 	return make_random(state) >> shift;
 }
 
-/* A thread's names, or none; what .name points to stays valid. */
-static inline void make_thread(uint64_t *seed, struct gil_event *ev)
+/* At most GIL_NAME_MAX bytes; stays valid. */
+static inline const char *make_name(uint64_t *seed)
 {
 	static const char *const names[] = {
 		"MainThread", "Thread-1 (f)", "\xc3\xa4\xff\x01 \xf0\x9f\x90\x8d",
 		"sixty-three bytes: 01234567890123456789012345678901234567890123"};
 
+	return names[make_below(seed, 4)];
+}
+
+/* A thread's names, or none. */
+static inline void make_thread(uint64_t *seed, struct gil_event *ev)
+{
 	ev->thread.ns_tid = (uint32_t)make_wide(seed);
 	for (uint32_t i = make_below(seed, GIL_COMM_LEN); i--;)
 		ev->thread.comm[i] = (char)(1 + make_below(seed, 255));
 	if (make_below(seed, 2))
 		ev->thread.host_tid = (uint32_t)make_wide(seed);
 	if (make_below(seed, 2))
-		ev->thread.name = names[make_below(seed, 4)];
+		ev->thread.name = make_name(seed);
 }
 
 /* An event of any kind, a little or (seldom) far after or before *mono_ns. */
 static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uint32_t nthreads)
 {
-	static const uint8_t kinds[] = {1, 2, 3, 4, 5, 6,  2,  3,  2,  3, 2,
-					3, 2, 3, 8, 9, 10, 11, 12, 13, 14};
+	static const uint8_t kinds[] = {1, 2, 3, 4, 5,  6,  2,  3,  2,  3,  2, 3,
+					2, 3, 8, 9, 10, 11, 12, 13, 14, 16, 17};
 	struct gil_event ev = {.kind = kinds[make_below(seed, sizeof(kinds))]};
 	uint64_t back = make_below(seed, 3000);
 
@@ -55,7 +61,7 @@ static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uin
 	if (!make_below(seed, 5) && *mono_ns > back)
 		*mono_ns -= back;
 	ev.mono_ns = *mono_ns;
-	if (ev.kind != GIL_LOST && ev.kind != GIL_LATE)
+	if (ev.kind != GIL_LOST && ev.kind != GIL_LATE && ev.kind != GIL_PAUSED)
 		ev.tid = 1 + make_below(seed, nthreads) * 7919;
 	if (!make_below(seed, 8))
 		ev.gil = (uint8_t)make_below(seed, 256);
@@ -73,6 +79,15 @@ static inline struct gil_event make_event(uint64_t *seed, uint64_t *mono_ns, uin
 		ev.before.state = (uint8_t)(1 + make_below(seed, 2));
 	} else if (ev.kind == GIL_LATE) {
 		ev.late.begin_mono_ns = ev.mono_ns - make_wide(seed) % ev.mono_ns;
+	} else if (ev.kind == GIL_MARK) {
+		ev.tid *= make_below(seed, 3) != 0;
+		ev.mark.name = make_below(seed, 4)
+				       ? make_name(seed)
+				       : "one hundred and twenty-seven bytes: "
+					 "0123456789012345678901234567890123456789012345"
+					 "678901234567890123456789012345678901234567890";
+	} else if (ev.kind == GIL_PAUSED) {
+		ev.paused.begin_mono_ns = ev.mono_ns - make_wide(seed) % ev.mono_ns;
 	} else if (ev.kind == GIL_RELEASE) {
 		ev.forced = !make_below(seed, 3);
 	}

@@ -220,17 +220,6 @@ static void ended_threads_are_forgotten(void **state)
 	assert_int_equal(f->stats.events, 6);
 }
 
-static void record_who(struct fixture *f, uint32_t tid, uint32_t ns_tid, uint32_t host_tid,
-		       const char *comm)
-{
-	struct gt_rec_thread rec = {.rec = {.ts_ns = 1000, .tid = tid, .kind = GT_THREAD},
-				    .ns_tid = ns_tid,
-				    .host_tid = host_tid};
-
-	snprintf(rec.comm, sizeof(rec.comm), "%s", comm);
-	gt_collect_record(f->c, &rec.rec, sizeof(rec));
-}
-
 static void assert_thread(const struct gil_event *ev, uint32_t ns_tid, uint32_t host_tid,
 			  const char *comm, const char *name)
 {

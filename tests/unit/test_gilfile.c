@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is written is read again, on good days and when writing fails; what 1.1 and 1.2 added. */
+/* What is written is read again, on good days and when writing fails; what 1.1, 1.2, 1.3 added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -243,8 +243,10 @@ static void refused_arguments(void **state)
 	assert_int_equal(gt_gilfile_sites(f, sites, 257), -E2BIG);
 	assert_int_equal(gt_gilfile_sites(f, sites, 256), 0);
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
-	for (int kind = GIL_FORCED; kind < 256;
-	     kind = kind == GIL_FORCED ? GIL_LATE + 1 : kind + 1) {
+	for (int kind = GIL_FORCED; kind < 256; kind++) {
+		if ((kind > GIL_FORCED && kind <= GIL_LATE) || kind == GIL_MARK ||
+		    kind == GIL_PAUSED)
+			continue;
 		ev.kind = (uint8_t)kind;
 		assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	}
@@ -254,6 +256,13 @@ static void refused_arguments(void **state)
 		assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	}
 	ev = (struct gil_event){.kind = GIL_LATE, .mono_ns = 5}; /* begins at 0 */
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	ev.kind = GIL_PAUSED;
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	ev.kind = GIL_MARK;
+	ev.mark.name = NULL;
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
+	ev.mark.name = "";
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), -EINVAL);
 	ev.kind = GIL_WAIT;
 	ev.mono_ns = GIL_TIME_MAX;
@@ -269,6 +278,9 @@ static void refused_arguments(void **state)
 	assert_int_equal(gt_gilfile_pending_since(f), 50);
 	ev = (struct gil_event){.kind = GIL_LATE, .mono_ns = 50, .tid = 9, .late = {60}};
 	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	ev = (struct gil_event){.kind = GIL_PAUSED, .mono_ns = 50, .tid = 9, .paused = {60}};
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	assert_int_equal(gt_gilfile_events(f), 0);
 	assert_int_equal(gt_gilfile_flush(f, 3), 0);
 	assert_int_equal(gt_gilfile_pending_since(f), 0);
 	assert_int_equal(gt_gilfile_finish(f, GIL_END_STOPPED, 60, 3, NULL), 0);
@@ -279,6 +291,9 @@ static void refused_arguments(void **state)
 	assert_int_equal(got.lost.count, 3);
 	assert_int_equal(gil_reader_next(r, &got), 1);
 	assert_int_equal(got.late.begin_mono_ns, 50);
+	assert_int_equal(got.tid, 0);
+	assert_int_equal(gil_reader_next(r, &got), 1);
+	assert_int_equal(got.paused.begin_mono_ns, 50);
 	assert_int_equal(got.tid, 0);
 	gil_reader_close(r);
 	close(fd);
@@ -369,9 +384,14 @@ static const uint8_t golden_1_1[] = {
 #include "gilfile_golden_1_1.inc"
 };
 
+static const uint8_t golden_1_2[] = {
+#include "gilfile_golden_1_2.inc"
+};
+
 /* How many of the events below those versions had. */
 #define GOLDEN_1_0_EVENTS 9
 #define GOLDEN_1_1_EVENTS 15
+#define GOLDEN_1_2_EVENTS 19
 
 static const struct gil_event golden_events[] = {
 	{.kind = GIL_THREAD,
@@ -411,6 +431,16 @@ static const struct gil_event golden_events[] = {
 	 .mono_ns = 1000203800,
 	 .tid = 303,
 	 .thread = {.ns_tid = 9, .name = "W\xc3\xa4rter\xff"}},
+	/* since 1.3 */
+	{.kind = GIL_MARK, .mono_ns = 1000203750, .tid = 303, .mark = {"step 1"}},
+	{.kind = GIL_PAUSED, .mono_ns = 1000250000, .paused = {1000204000}},
+	{.kind = GIL_MARK,
+	 .mono_ns = 1000230000,
+	 .gil = 1,
+	 .site = 4,
+	 .mark = {"\xc3\xa4\xff 127 bytes: 0123456789012345678901234567890123456789012345678"
+		  "90123456789012345678901234567890123456789012345678901234567890"}},
+	{.kind = GIL_WAIT, .mono_ns = 1000260000, .tid = 303, .site = 5},
 };
 
 static void golden_bytes(void **state)
@@ -451,8 +481,13 @@ static void golden_is_read(void **state)
 
 	(void)state;
 	r = read_bytes(golden, sizeof(golden), &err, why);
-	assert_int_equal(gil_reader_minor(r), 2);
+	assert_int_equal(gil_reader_minor(r), 3);
 	expect_events(r, golden_events, GT_ARRAY_SIZE(golden_events));
+	gil_reader_close(r);
+	r = read_bytes(golden_1_2, sizeof(golden_1_2), &err, why);
+	assert_int_equal(gil_reader_minor(r), 2);
+	expect_events(r, golden_events, GOLDEN_1_2_EVENTS);
+	assert_int_equal(gil_reader_end_reason(r), GIL_END_DURATION);
 	gil_reader_close(r);
 	r = read_bytes(golden_1_1, sizeof(golden_1_1), &err, why);
 	assert_int_equal(gil_reader_minor(r), 1);
@@ -508,15 +543,16 @@ static const struct {
 	uint8_t n, p[16];
 } forced_records[] = {
 	{1, 2, 4, {0x77, 2, 0x73, 0}},
-	{1, 2, 7, {0x47, 0, 9, 1, 2, 0x73, 0}},    /* thread 9, GIL 1 */
-	{1, 2, 5, {0x77, 2, 0x33, 5, 0}},          /* another site */
-	{0, 2, 4, {0x77, 2, 0x73, 2}},             /* another time */
-	{0, 2, 6, {0x77, 2, 0x63, 0, 9, 0}},       /* another thread */
-	{0, 2, 5, {0x77, 2, 0x53, 1, 0}},          /* another GIL */
-	{0, 3, 6, {0x77, 2, 0x74, 0, 0x73, 0}},    /* a yield between */
-	{0, 3, 7, {0x77, 2, 0x7f, 0, 0, 0x73, 0}}, /* an unknown kind between */
-	{1, 3, 6, {0x77, 2, 0x77, 0, 0x73, 0}},    /* twice */
-	{0, 2, 4, {0x73, 2, 0x77, 0}},             /* behind it */
+	{1, 2, 7, {0x47, 0, 9, 1, 2, 0x73, 0}},                      /* thread 9, GIL 1 */
+	{1, 2, 5, {0x77, 2, 0x33, 5, 0}},                            /* another site */
+	{0, 2, 4, {0x77, 2, 0x73, 2}},                               /* another time */
+	{0, 2, 6, {0x77, 2, 0x63, 0, 9, 0}},                         /* another thread */
+	{0, 2, 5, {0x77, 2, 0x53, 1, 0}},                            /* another GIL */
+	{0, 3, 6, {0x77, 2, 0x74, 0, 0x73, 0}},                      /* a yield between */
+	{0, 3, 8, {0x77, 2, 0x7f, 0, 1, 99, 0x73, 0}},               /* an unknown kind between */
+	{0, 3, 11, {0x77, 2, 0x7f, 0, 4, 16, 2, 'm', 'm', 0x73, 0}}, /* a mark */
+	{1, 3, 6, {0x77, 2, 0x77, 0, 0x73, 0}},                      /* twice */
+	{0, 2, 4, {0x73, 2, 0x77, 0}},                               /* behind it */
 };
 
 static void forced_is_joined(void **state)
@@ -573,15 +609,50 @@ static void forced_ends_with_its_block(void **state)
 	bytes_free(&b);
 }
 
+/* What is read of two records: one with that name, and a GIL_THREAD without one. */
+static void check_cut(uint8_t kind, const char *name, size_t kept)
+{
+	struct gil_event ev = {.kind = kind, .mono_ns = 50};
+	struct gt_gilfile *f;
+	const char *got;
+	gil_reader *r;
+	int fd;
+
+	if (kind == GIL_MARK)
+		ev.mark.name = name;
+	else
+		ev.thread.name = name;
+	f = create(&fd);
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	ev = (struct gil_event){.kind = GIL_THREAD, .mono_ns = 50};
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	gt_gilfile_finish(f, GIL_END_STOPPED, 60, 0, NULL);
+	r = open_reader(fd);
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_int_equal(ev.kind, kind);
+	got = kind == GIL_MARK ? ev.mark.name : ev.thread.name;
+	assert_true(!got == !kept);
+	assert_int_equal(got ? strlen(got) : 0, kept);
+	assert_memory_equal(got ? got : "", name, kept);
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_null(ev.thread.name); /* not that of the record before */
+	assert_int_equal(gil_reader_next(r, &ev), 0);
+	assert_null(gil_reader_problem(r));
+	gil_reader_close(r);
+	close(fd);
+}
+
 /* A name that is too long ends between two characters; bytes that are no UTF-8, anywhere. */
 static void long_names_are_cut(void **state)
 {
 	static const struct {
-		size_t before; /* x's, to which `tail` is appended */
+		size_t before; /* x's, to which `tail` is appended; in a mark, so many more .. */
 		const char *tail;
-		size_t kept;
+		size_t kept; /* .. and here */
 	} names[] = {
 		{0, "", 0},
+		{59, "", 59}, /* of a mark: the length of its own fields takes one byte .. */
+		{60, "", 60}, /* .. and two */
 		{62, "", 62},
 		{63, "", 63},
 		{64, "", 63},
@@ -595,49 +666,32 @@ static void long_names_are_cut(void **state)
 		{59, "\x80\x80\x80\x80\x80\x80", 63},
 		{62, "\xff\xff\xff", 63},
 	};
-	char name[6000];
+	const size_t more = GIL_MARK_MAX - GIL_NAME_MAX;
+	char name[6000], *end = name + more;
 
 	(void)state;
+	memset(name, 'x', sizeof(name));
 	for (size_t i = 0; i < GT_ARRAY_SIZE(names); i++) {
-		struct gil_event ev = {.kind = GIL_THREAD, .mono_ns = 50, .thread = {.name = name}};
-		struct gt_gilfile *f;
-		gil_reader *r;
-		int fd;
-
-		memset(name, 'x', names[i].before);
-		strcpy(name + names[i].before, names[i].tail);
-		f = create(&fd);
-		assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
-		ev.thread.name = NULL;
-		assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
-		gt_gilfile_finish(f, GIL_END_STOPPED, 60, 0, NULL);
-		r = open_reader(fd);
-		assert_int_equal(gil_reader_next(r, &ev), 1);
-		name[names[i].kept] = '\0';
-		assert_true(!ev.thread.name == !name[0]);
-		if (ev.thread.name)
-			assert_string_equal(ev.thread.name, name);
-		assert_int_equal(gil_reader_next(r, &ev), 1);
-		assert_null(ev.thread.name); /* not that of the record before */
-		assert_int_equal(gil_reader_next(r, &ev), 0);
-		gil_reader_close(r);
-		close(fd);
+		strcpy(end + names[i].before, names[i].tail);
+		check_cut(GIL_THREAD, end, names[i].kept);
+		check_cut(GIL_MARK, name, names[i].kept + more);
+		memset(end + names[i].before, 'x', strlen(names[i].tail) + 1);
 	}
 }
 
 /* The longest record that there can be, again and again, with a new thread each time or not. */
 static void longest_records_fit(void **state)
 {
-	struct gil_event ev = {.kind = GIL_THREAD, .thread = {.ns_tid = UINT32_MAX}};
+	struct gil_event ev = {.kind = GIL_MARK};
+	char name[GIL_MARK_MAX + 2] = "";
 	struct gt_gilfile *f;
 	gil_reader *r;
 	uint64_t n = 0;
 	int fd;
 
 	(void)state;
-	memset(ev.thread.comm, 'c', GIL_COMM_LEN - 1);
-	ev.thread.host_tid = UINT32_MAX;
-	ev.thread.name = "0123456789012345678901234567890123456789012345678901234567890123456789";
+	memset(name, 'm', GIL_MARK_MAX + 1);
+	ev.mark.name = name;
 	f = create(&fd);
 	for (uint32_t i = 0; i < 20000; i++) {
 		ev.tid = UINT32_MAX - i / 3;
@@ -649,7 +703,7 @@ static void longest_records_fit(void **state)
 	gt_gilfile_finish(f, GIL_END_STOPPED, 1, 0, NULL);
 	r = open_reader(fd);
 	for (; gil_reader_next(r, &ev); n++)
-		assert_int_equal(strlen(ev.thread.name), GIL_NAME_MAX);
+		assert_int_equal(strlen(ev.mark.name), GIL_MARK_MAX);
 	assert_null(gil_reader_problem(r));
 	assert_int_equal(n, 20000);
 	gil_reader_close(r);

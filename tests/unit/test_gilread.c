@@ -165,8 +165,9 @@ static void random_content(void **state)
 		}
 		r = read_bytes(b.p, b.n, &err, why);
 		while (r && gil_reader_next(r, &got)) {
-			assert_in_range(got.kind, 1, GIL_LATE);
+			assert_in_range(got.kind, 1, GIL_PAUSED);
 			assert_int_not_equal(got.kind, GIL_FORCED);
+			assert_int_not_equal(got.kind, GT_KIND_EXTENDED);
 			assert_true(!got.forced || got.kind == GIL_RELEASE);
 			assert_true(got.mono_ns >= gil_reader_first_mono_ns(r));
 			assert_true(got.mono_ns <= gil_reader_last_mono_ns(r));
@@ -178,6 +179,10 @@ static void random_content(void **state)
 				assert_in_range(strlen(got.thread.name), 1, GIL_NAME_MAX);
 			if (got.kind == GIL_LATE)
 				assert_in_range(got.late.begin_mono_ns, 1, got.mono_ns);
+			if (got.kind == GIL_PAUSED)
+				assert_in_range(got.paused.begin_mono_ns, 1, got.mono_ns);
+			if (got.kind == GIL_MARK)
+				assert_in_range(strlen(got.mark.name), 1, GIL_MARK_MAX);
 		}
 		gil_reader_close(r);
 		bytes_free(&b);
@@ -259,18 +264,20 @@ static void additions(void **state)
 {
 	static const uint8_t records[] = {
 		0xe8, 3,   0,    0,    0,    0,    0,    0, /* base 1000 */
-		0x6f, 0,   9,    2,    1,    0xff,          /* kind 15, thread 9 */
-		0x7f, 2,   3,    1,    2,    3,             /* kind 15 */
+		0x6f, 0,   9,    2,    1,    1, /* kind 1 as an extended one, thread 9 */
+		0x7f, 2,   3,    99,   2,    3, /* kind 99 */
 		0x78, 2,   9,    5,    2,    'a',  'b',  6,
 		1,    'n', 0xff, 0xff,                   /* THREAD, two more bytes */
 		0x79, 2,   4,    1,    0x81, 0,    0xff, /* GIL, one more */
 		0x7a, 2,   3,    1,    2,    0xff,       /* LOST, one more */
-		0x7f, 2,   0,                            /* kind 15 */
+		0x7f, 2,   2,    0x90, 2,                /* kind 272, whose low byte is a MARK's */
 		0x7b, 2,   1,    3,                      /* BEFORE, of another state */
 		0x7b, 2,   3,    2,    0xff, 0xff,       /* BEFORE, two more */
 		0x7c, 2,   1,    0xff,                   /* EXIT, one more */
 		0x7e, 2,   3,    9,    0xff, 0xff,       /* LATE, two more */
-		0x71, 2,                                 /* WAIT */
+		0x7f, 2,   5,    16,   1,    'm',  0xff, 0xff, /* MARK, two more */
+		0x7f, 2,   4,    17,   9,    0xff, 0xff,       /* PAUSED, two more */
+		0x71, 2,                                       /* WAIT */
 	};
 	static const uint8_t meta[] = {1, 'k', 1, 'v', 0xff, 0xff};
 	static const uint8_t site[] = {1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 'x', 0xff};
@@ -287,7 +294,7 @@ static void additions(void **state)
 	put_block(&b, 77, 9, 3, 5, 6, "whatever", 8);
 	put_block(&b, 2, 0, 1, 0, 0, site, sizeof(site));
 	put_block(&b, 3, 0, 1, 1000, 1000, clock, sizeof(clock));
-	put_block(&b, 4, 1, 11, 1000, 2000, records, sizeof(records));
+	put_block(&b, 4, 1, 13, 1000, 2000, records, sizeof(records));
 	put_block(&b, 5, 0, 1, 3000, 3000, end, sizeof(end));
 	r = read_bytes(b.p, b.n, &err, why);
 	assert_int_equal(err, 0);
@@ -316,7 +323,13 @@ static void additions(void **state)
 	assert_int_equal(gil_reader_next(r, &ev), 1);
 	assert_true(ev.kind == GIL_LATE && ev.mono_ns == 1010 && ev.late.begin_mono_ns == 1001);
 	assert_int_equal(gil_reader_next(r, &ev), 1);
-	assert_true(ev.kind == GIL_WAIT && ev.mono_ns == 1011);
+	assert_true(ev.kind == GIL_MARK && ev.mono_ns == 1011 && ev.tid == 9);
+	assert_string_equal(ev.mark.name, "m");
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_true(ev.kind == GIL_PAUSED && ev.mono_ns == 1012);
+	assert_int_equal(ev.paused.begin_mono_ns, 1003);
+	assert_int_equal(gil_reader_next(r, &ev), 1);
+	assert_true(ev.kind == GIL_WAIT && ev.mono_ns == 1013);
 	assert_int_equal(gil_reader_next(r, &ev), 0);
 	assert_null(gil_reader_problem(r));
 	gil_reader_close(r);
@@ -327,7 +340,7 @@ static void additions(void **state)
 static const struct {
 	const char *what;
 	uint32_t count, good; /* records claimed; events that still come out */
-	uint8_t n, p[80];
+	uint8_t n, p[140];
 } wrong_records[] = {
 	{"tag", 1, 0, 2, {0x70, 0}},
 	{"tag", 1, 0, 2, {0xf1, 0}},
@@ -347,21 +360,21 @@ static const struct {
 	{"longer", 1, 0, 12, {0x7f, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}},
 	{"after its last", 1, 1, 3, {0x71, 0, 0}},
 	{"after its last", 0, 0, 2, {0x71, 0}},
-	{"thread", 1, 0, 3, {0x78, 0, 0}},
-	{"thread", 1, 0, 4, {0x78, 0, 1, 5}},         /* no name's length */
-	{"thread", 1, 0, 6, {0x78, 0, 3, 5, 2, 'a'}}, /* over the block's end */
-	{"thread", 1, 0, 6, {0x78, 0, 2, 5, 1, 'a'}}, /* over the fields' end */
-	{"thread", 1, 0, 21, {0x78, 0, 18, 5, 16, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+	{"name", 1, 0, 3, {0x78, 0, 0}},
+	{"name", 1, 0, 4, {0x78, 0, 1, 5}},         /* no name's length */
+	{"name", 1, 0, 6, {0x78, 0, 3, 5, 2, 'a'}}, /* over the block's end */
+	{"name", 1, 0, 6, {0x78, 0, 2, 5, 1, 'a'}}, /* over the fields' end */
+	{"name", 1, 0, 21, {0x78, 0, 18, 5, 16, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
 	{"NUL", 1, 0, 7, {0x78, 0, 4, 5, 2, 'a', 0}},
 	{"thread", 1, 0, 9, {0x78, 0, 6, 0x80, 0x80, 0x80, 0x80, 0x10, 0}},
 	/* with a name in the interpreter, and an id on the host: 2^32, one without the other .. */
 	{"thread", 1, 0, 11, {0x78, 0, 8, 5, 0, 0x80, 0x80, 0x80, 0x80, 0x10, 0}},
-	{"thread", 1, 0, 6, {0x78, 0, 3, 5, 0, 9}},
-	{"thread", 1, 0, 7, {0x78, 0, 4, 5, 0, 0x89, 0x80}},
+	{"name", 1, 0, 6, {0x78, 0, 3, 5, 0, 9}},
+	{"name", 1, 0, 7, {0x78, 0, 4, 5, 0, 0x89, 0x80}},
 	/* .. a name over the fields' end, the block's end, the limit, with a NUL */
-	{"thread", 1, 0, 8, {0x78, 0, 4, 5, 0, 9, 1, 'a'}},
-	{"thread", 1, 0, 9, {0x78, 0, 6, 5, 0, 9, 3, 'a', 'b'}},
-	{"thread", 1, 0, 71, {0x78, 0, 68, 5, 0, 9, 64, [7 ... 70] = 'a'}},
+	{"name", 1, 0, 8, {0x78, 0, 4, 5, 0, 9, 1, 'a'}},
+	{"name", 1, 0, 9, {0x78, 0, 6, 5, 0, 9, 3, 'a', 'b'}},
+	{"name", 1, 0, 71, {0x78, 0, 68, 5, 0, 9, 64, [7 ... 70] = 'a'}},
 	{"NUL", 1, 0, 9, {0x78, 0, 6, 5, 0, 9, 2, 'a', 0}},
 	{"GIL", 1, 0, 3, {0x79, 0, 0}},
 	{"GIL", 1, 0, 4, {0x79, 0, 1, 0}},
@@ -375,13 +388,27 @@ static const struct {
 	{"late", 1, 0, 3, {0x7e, 0, 0}},             /* LATE without a time */
 	{"late", 1, 0, 4, {0x7e, 0, 1, 0x80}},       /* over the fields' end */
 	{"late", 1, 0, 5, {0x7e, 0, 2, 0xe8, 7}},    /* begins at 0 */
+	{"kind", 1, 0, 3, {0x7f, 0, 0}},             /* an extended kind without one */
+	{"kind", 1, 0, 4, {0x7f, 0, 1, 0x90}},       /* over the fields' end */
+	{"kind", 1, 0, 5, {0x7f, 0, 1, 0x90, 0}},
+	{"kind", 1, 0, 13, {0x7f, 0, 10, 0x90, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2}},
+	/* MARK: no name, an empty one, over the fields' end, the limit, with a NUL */
+	{"name", 1, 0, 4, {0x7f, 0, 1, 16}},
+	{"mark", 1, 0, 5, {0x7f, 0, 2, 16, 0}},
+	{"name", 1, 0, 6, {0x7f, 0, 3, 16, 2, 'a'}},
+	{"name", 1, 0, 134, {0x7f, 0, 0x82, 1, 16, 128, [6 ... 133] = 'a'}},
+	{"NUL", 1, 0, 7, {0x7f, 0, 4, 16, 2, 'a', 0}},
+	/* PAUSED: no time, over the fields' end, begins at 0 */
+	{"pause", 1, 0, 4, {0x7f, 0, 1, 17}},
+	{"pause", 1, 0, 5, {0x7f, 0, 2, 17, 0x80}},
+	{"pause", 1, 0, 6, {0x7f, 0, 3, 17, 0xe8, 7}},
 };
 
 static void wrong_encodings(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < GT_ARRAY_SIZE(wrong_records); i++) {
-		uint8_t payload[8 + 80] = {0xe8, 3};
+		uint8_t payload[8 + 140] = {0xe8, 3};
 		struct bytes b = {0};
 		struct gil_event ev;
 		const char *problem;

@@ -29,9 +29,8 @@ static int teardown(void **state)
 /*
  * A script is words "<thread><event>[gil]". Threads are letters. Events: w WAIT, a ACQUIRE,
  * r RELEASE, y YIELD, t TAKE, d DROPPED, x EXIT, l LEFT, h BEFORE holding, b BEFORE waiting, g a
- * GIL record, u an unconfirmed one, m a GIL record with another address; "L" alone is a loss. gil:
- * a digit, or
- * * for GIL_INDEX_OTHER; 0 if there is none.
+ * GIL record, u an unconfirmed one, m a GIL record with another address; "L" alone is a loss, "P" a
+ * pause, "M" a mark. gil: a digit, or * for GIL_INDEX_OTHER; 0 if there is none.
  */
 static struct gil_event parse(const char *word)
 {
@@ -44,7 +43,11 @@ static struct gil_event parse(const char *word)
 		     {'m', GIL_GIL}};
 	struct gil_event ev = {.mono_ns = 1000, .kind = GIL_LOST};
 
-	if (word[0] == 'L')
+	if (word[0] == 'P')
+		ev.kind = GIL_PAUSED;
+	if (word[0] == 'M')
+		ev.kind = GIL_MARK;
+	if (ev.kind != GIL_LOST || word[0] == 'L')
 		return ev;
 	ev.tid = (uint32_t)(word[0] - 'A') + 100;
 	for (size_t i = 0; i < GT_ARRAY_SIZE(kinds); i++)
@@ -218,6 +221,30 @@ static void after_a_loss_nothing_is_known(void **state)
 	check_script("At L At Aa Ar", "0 0 0 0, 0");
 	check_script("Aa Bw L Ba Br Ba Ca", "0 1 0 0, 0"); /* but then it goes on */
 	check_script("Aa L Ar L Br Ba Bw", "0 0 0 1, 2");
+}
+
+static void nor_after_a_pause(void **state)
+{
+	(void)state;
+	check_script("Aa P Aa Ar", "0 0 0 0, 0");
+	check_script("Aa P Ba Br", "0 0 0 0, 0");
+	check_script("Aa Ar P Br Aa", "0 0 0 0, 1");
+	check_script("Aa Bw P Bw Ba", "0 0 0 0, 0");
+	check_script("Aa Bw P Bx Ax Ca Cr", "0 0 0 0, 0"); /* they ended in it, or just before */
+	check_script("P Aa Ar P P Br Ba", "0 0 0 0, 1");
+	check_script("Aa P Ba Br Br", "0 0 1 0, 0"); /* but then it goes on */
+	check_script("Aa P Ba Ca", "0 1 0 0, 0");
+	check_script("Aa P Bw Br", "0 0 0 1, 0");
+	check_script("Aa Ba P Br", "0 1 0 0, 1"); /* and what was before it stays wrong */
+}
+
+/* A mark is no event: it changes nothing, and is of no GIL. */
+static void marks_change_nothing(void **state)
+{
+	(void)state;
+	check_script("M Aa M Bw M Ar M Ba M Br M", "0 0 0 0, 0");
+	check_script("Aa M Ba M Br M Br", "0 1 1 0, 0");
+	check_script("M Ar M Br", "0 0 1 0, 1");
 }
 
 static void threads_end_anywhere(void **state)
@@ -514,7 +541,7 @@ static struct gt_selfcheck *play_history(struct history *w, size_t from, int gap
 	}
 	for (size_t i = from; i < w->n; i++) {
 		const struct gil_event *ev = &w->event[i];
-		const struct gil_event loss = {.mono_ns = ev->mono_ns, .kind = GIL_LOST};
+		struct gil_event gap = {.mono_ns = ev->mono_ns, .kind = GIL_LOST};
 
 		if (returns_unseen(w, from, i))
 			continue;
@@ -526,7 +553,9 @@ static struct gt_selfcheck *play_history(struct history *w, size_t from, int gap
 			lost = make_below(&w->seed, 20) != 0;
 			if (lost)
 				continue;
-			gt_selfcheck_event(c, &loss);
+			if (make_below(&w->seed, 2))
+				gap.kind = GIL_PAUSED;
+			gt_selfcheck_event(c, &gap);
 		}
 		if (w->functions || tell_gil(c, ev, known))
 			gt_selfcheck_event(c, ev);
@@ -560,6 +589,38 @@ static void no_history_has_a_mismatch(void **state)
 		gt_selfcheck_free(c);
 	}
 	free(w);
+}
+
+/* Pauses excuse what losses do, and nothing else; marks are nothing. */
+static void pauses_are_as_strict_as_losses(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 200; seed++) {
+		struct gt_selfcheck *losses = gt_selfcheck_new(), *pauses = gt_selfcheck_new();
+		uint64_t rnd = seed * 15485863, mono_ns = 1000;
+		struct gt_selfcheck_gil a, b;
+
+		assert_true(losses && pauses);
+		for (int i = 0; i < 2000; i++) {
+			struct gil_event ev = make_event(&rnd, &mono_ns, 5);
+
+			ev.gil %= 3;
+			if (ev.kind == GIL_MARK)
+				gt_selfcheck_event(pauses, &ev);
+			if (ev.kind == GIL_MARK || ev.kind == GIL_PAUSED)
+				continue;
+			gt_selfcheck_event(losses, &ev);
+			if (ev.kind == GIL_LOST)
+				ev.kind = GIL_PAUSED;
+			gt_selfcheck_event(pauses, &ev);
+		}
+		a = gt_selfcheck_sum(losses);
+		b = gt_selfcheck_sum(pauses);
+		assert_true(gt_selfcheck_misses(&a) > 0 && a.excused > 0);
+		assert_memory_equal(&a, &b, sizeof(a));
+		gt_selfcheck_free(losses);
+		gt_selfcheck_free(pauses);
+	}
 }
 
 /* One site of acquires or releases is not known: every GIL that used it shows it. */
@@ -632,6 +693,8 @@ int main(void)
 		cmocka_unit_test(start_in_the_middle),
 		cmocka_unit_test(told_what_was_before),
 		cmocka_unit_test(after_a_loss_nothing_is_known),
+		cmocka_unit_test(nor_after_a_pause),
+		cmocka_unit_test(marks_change_nothing),
 		cmocka_unit_test(threads_end_anywhere),
 		cmocka_unit_test(the_end_leaves_all_open),
 		cmocka_unit_test_setup_teardown(unconfirmed_gils_wait_for_their_turn, setup,
@@ -647,6 +710,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(too_many_threads_at_once, setup, teardown),
 		cmocka_unit_test(threads_come_and_go),
 		cmocka_unit_test(no_history_has_a_mismatch),
+		cmocka_unit_test(pauses_are_as_strict_as_losses),
 		cmocka_unit_test(a_missing_site_is_found),
 		cmocka_unit_test(text_for_people),
 	};

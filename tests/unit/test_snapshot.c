@@ -421,6 +421,30 @@ static void texts_of_proc(void **state)
 	assert_int_equal(gt_snapshot_threads(&p, &t, &n), -EBADF);
 }
 
+/* Ids are in order of their number, however many there are. */
+static void ids_of_threads(void **state)
+{
+	struct gt_proc p = {.procfd = -1};
+	char path[PATH_MAX], name[32];
+	uint32_t *tids = NULL;
+	size_t n = 7;
+
+	(void)state;
+	assert_int_equal(gt_snapshot_tids(&p, &tids, &n), -EBADF);
+	for (int i = 0; i < 70; i++) {
+		snprintf(name, sizeof(name), "task/%d", 90 + i);
+		fix_path(path, name);
+		assert_true(!mkdir(path, 0755) || errno == EEXIST);
+	}
+	p.procfd = open(fix_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(gt_snapshot_tids(&p, &tids, &n), 0);
+	close(p.procfd);
+	assert_in_range(n, 70, 80);
+	for (size_t i = 1; i < n; i++)
+		assert_true(tids[i - 1] < tids[i]);
+	free(tids);
+}
+
 /* The line that is looked for lies across the end of what was read so far. */
 static void long_status(void **state)
 {
@@ -616,12 +640,12 @@ static int quiet(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_layout),  cmocka_unit_test(states_of_the_gil),
-		cmocka_unit_test(many_gils),     cmocka_unit_test(damage),
-		cmocka_unit_test(unreadable),    cmocka_unit_test(changes_while_it_is_read),
-		cmocka_unit_test(texts_of_proc), cmocka_unit_test(long_status),
-		cmocka_unit_test(one_thread),    cmocka_unit_test(many_threads),
-		cmocka_unit_test(activity),
+		cmocka_unit_test(every_layout),   cmocka_unit_test(states_of_the_gil),
+		cmocka_unit_test(many_gils),      cmocka_unit_test(damage),
+		cmocka_unit_test(unreadable),     cmocka_unit_test(changes_while_it_is_read),
+		cmocka_unit_test(texts_of_proc),  cmocka_unit_test(long_status),
+		cmocka_unit_test(ids_of_threads), cmocka_unit_test(one_thread),
+		cmocka_unit_test(many_threads),   cmocka_unit_test(activity),
 	};
 
 	return cmocka_run_group_tests_name("snapshot", tests, quiet, fix_teardown);
