@@ -13,9 +13,10 @@ import sys
 from collections import defaultdict
 
 SLICES = ("take_gil", "hold_gil", "drop_gil")
-OPEN = ("start", "lost", "end", "unknown", "exit", "finalizing", "clipped")
-MARKS = {"I": ("lost events", "not recorded", "GIL sites missing"),
-         "C": ("GIL lost events", "GIL not recorded", "GIL sites missing")}
+OPEN = ("start", "lost", "paused", "end", "unknown", "exit", "finalizing", "clipped")
+SIGNS = {"I": ("lost events", "not recorded", "GIL sites missing", "paused"),
+         "C": ("GIL lost events", "GIL not recorded", "GIL sites missing", "GIL paused")}
+MARKS_TRACK = "4194308"
 TID_END = 4194304  # Linux: PID_MAX_LIMIT; tracks from here on are no thread's
 MICROSECONDS = re.compile(r"\d+\.\d{3}")
 PARTS = ("held_us", "nobody_us", "unknown_us")  # of a wait
@@ -56,6 +57,7 @@ class Checker:
         self.processes, self.threads = set(), set()
         self.tracks = defaultdict(list)  # (pid, tid) -> [(start, end, name, gil, args)]
         self.flows = defaultdict(list)  # id -> [(phase, pid, tid, ns, event)]
+        self.marks = defaultdict(list)  # scope -> [(pid, thread, ns, name, event)]
 
     def fault(self, event, why):
         self.faults.append("%s: %s" % (why, json.dumps(event)))
@@ -76,7 +78,8 @@ class Checker:
         if args.get("forced", True) not in (True, False):
             return self.fault(e, "args.forced")
         not_released = e["name"] == "take_gil" or (
-            e["name"] == "hold_gil" and not set(ends) <= {"start", "lost", "clipped"})
+            e["name"] == "hold_gil" and
+            not set(ends) <= {"start", "lost", "paused", "clipped"})
         if "forced" in args and not_released:
             return self.fault(e, "forced, but not released")
         if to_ns(e["ts"]) <= 0:
@@ -142,12 +145,14 @@ class Checker:
             return self.fault(e, "pid is no number")
         if e["ph"] == "X":
             return self.add_slice(e)
+        if e["ph"] == "I" and "s" in e:
+            return self.add_mark(e)
         if e["ph"] in ("I", "C"):
             if not MICROSECONDS.fullmatch(e["ts"]) or to_ns(e["ts"]) <= 0:
                 self.fault(e, "ts")
             if (e["pid"], e["tid"]) not in self.threads:
                 self.fault(e, "instant on a track without a name before it")
-            if e["name"] not in MARKS[e["ph"]] or int(e["tid"]) < TID_END:
+            if e["name"] not in SIGNS[e["ph"]] or int(e["tid"]) < TID_END:
                 self.fault(e, "no instant or counter of ours")
             return None
         if e["ph"] in ("s", "f"):
@@ -161,6 +166,27 @@ class Checker:
                 self.fault(e, "named twice")
             names.add(key)
         return None
+
+    def add_mark(self, e):
+        """All are the process's, on one track; those of a thread stand on its row once more."""
+        if not (type(e.get("ts")) is str and MICROSECONDS.fullmatch(e["ts"]) and to_ns(e["ts"])):
+            return self.fault(e, "ts")
+        thread = e["args"].get("thread")
+        if e["s"] not in ("p", "t") or not e["name"] or set(e["args"]) - {"thread"}:
+            return self.fault(e, "no mark of ours")
+        if e["s"] == "p" and (e["pid"], e["tid"]) not in self.threads:
+            return self.fault(e, "mark on a track without a name before it")
+        if e["tid"] != (MARKS_TRACK if e["s"] == "p" else thread):
+            return self.fault(e, "mark on another's track")
+        self.marks[e["s"]].append((e["pid"], thread, e["ts"], e["name"], e))
+
+    def check_marks(self):
+        of_threads = [m for m in self.marks["p"] if m[1]]
+        if [m[:4] for m in of_threads] != [m[:4] for m in self.marks["t"]]:
+            self.faults.append("marks of threads do not stand on their rows")
+        for pid, thread, _, _, e in of_threads:
+            if (pid, thread) not in self.threads:
+                self.fault(e, "mark on a row without a name")
 
     def check_track(self, key, slices):
         """In one track slices follow each other, and none begins with another of its name."""
@@ -194,6 +220,7 @@ class Checker:
             self.check_track(key, slices)
         self.check_holds()
         self.check_flows()
+        self.check_marks()
         return self.faults
 
 

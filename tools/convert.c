@@ -193,6 +193,7 @@ static struct gt_timeline_opts timeline_opts(const struct job *j)
 {
 	struct gt_timeline_opts opts = {
 		.start_mono_ns = gil_reader_first_mono_ns(j->r),
+		.end_mono_ns = gil_reader_last_mono_ns(j->r),
 		.unix_ns = j->o->place ? j->o->place : by_own_clock,
 		.ctx = j->o->place ? j->o->place_ctx : j->r,
 		.rows = j->rows,
@@ -226,6 +227,8 @@ static int conclude(const struct job *j, const struct gt_timeline_stats *st)
 		.gaps = st->gaps,
 		.lost_ns = j->lost_ns,
 		.late_ns = st->late_ns,
+		.paused_ns = st->paused_ns,
+		.marks = st->marks,
 		.threads = st->threads,
 		.gils = st->gils,
 		.killed = !gil_reader_end_reason(j->r),

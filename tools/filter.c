@@ -14,7 +14,7 @@ struct filter {
 	struct gt_filter_opts o;
 	struct gt_filter_stats *stats;
 	struct gt_filter_stats own; /* where nobody asks */
-	struct gt_tidmap drawn;     /* threads of this process of which a slice was let through */
+	struct gt_tidmap drawn;     /* threads of this process of which something was let through */
 	uint8_t process_out;
 };
 
@@ -137,6 +137,24 @@ static int filter_gap(struct gt_sink *s, const struct gt_gap *gap)
 	return f->behind->ops->gap(f->behind, &adapted);
 }
 
+/* One that is let through gives its thread a row, if nothing else does. */
+static int filter_mark(struct gt_sink *s, const struct gt_mark *mark)
+{
+	struct filter *f = (struct filter *)s;
+	uint32_t number;
+	int err;
+
+	if (f->process_out || !reaches(&f->o, mark->at_ns, mark->at_ns) ||
+	    (mark->tid && !is_in(f->o.tids, f->o.ntids, mark->tid))) {
+		f->stats->marks++;
+		return 0;
+	}
+	err = mark->tid ? gt_tidmap_add(&f->drawn, mark->tid, &number) : 0;
+	if (err || !f->behind->ops->mark)
+		return err;
+	return f->behind->ops->mark(f->behind, mark);
+}
+
 static int filter_thread(struct gt_sink *s, const struct gt_sink_thread *t)
 {
 	struct filter *f = (struct filter *)s;
@@ -179,6 +197,7 @@ int gt_filter_create(const struct gt_filter_opts *opts, struct gt_sink *behind,
 		.process = filter_process,
 		.span = filter_span,
 		.gap = filter_gap,
+		.mark = filter_mark,
 		.thread = filter_thread,
 		.pair = filter_pair,
 		.end = filter_end,
@@ -199,17 +218,19 @@ int gt_filter_create(const struct gt_filter_opts *opts, struct gt_sink *behind,
 void gt_filter_report(const struct gt_filter_stats *st, const char *of)
 {
 	static const char *const names[GT_SPAN_KINDS] = {"take_gil", "hold_gil", "drop_gil"};
-	char text[512];
+	char text[512], marks[32] = "";
 	size_t n = 0;
 
+	if (st->marks)
+		snprintf(marks, sizeof(marks), ", %" PRIu64 " mark(s)", st->marks);
 	for (int i = 0; i < GT_SPAN_KINDS; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n,
 				      "%s%" PRIu64 " %s (%" PRIu64 ".%03" PRIu64 " ms)",
 				      i ? ", " : "", st->spans[i], names[i], st->ns[i] / 1000000,
 				      st->ns[i] / 1000 % 1000);
 	gt_info("%s%sleft out by the filters: %s; %" PRIu64 " thread(s), %" PRIu64
-		" process(es), %" PRIu64 " gap(s)",
-		of ? of : "", of ? ": " : "", text, st->threads, st->processes, st->gaps);
+		" process(es), %" PRIu64 " gap(s)%s",
+		of ? of : "", of ? ": " : "", text, st->threads, st->processes, st->gaps, marks);
 	if (!st->let_through)
 		gt_warn("%s%sthe filters leave no slice", of ? of : "", of ? ": " : "");
 }

@@ -7,9 +7,10 @@
  * length decides whether it is too short, and what is cut off is counted as time left out. The
  * parts of a wait that is cut (GT_OPEN_CLIPPED) are still those of all of it. A wait's .from_tid
  * becomes 0 where the hold that it tells of is not let through, so that nobody draws an arrow from
- * it. Threads of which no slice is let through are not handed on. Processes are, whatever the
- * range, into which the times of their recordings are put; so are pairs and ends, as they are:
- * totals are of everything.
+ * it. A mark is let through if it lies in the range and its thread is asked for; those of the
+ * process, which have none, and pauses do not care for threads. Threads of which nothing is let
+ * through are not handed on. Processes are, whatever the range, into which the times of their
+ * recordings are put; so are pairs and ends, as they are: totals are of everything.
  *
  * It owns the sink behind it.
  */
@@ -30,7 +31,7 @@ struct gt_filter_opts {
 
 struct gt_filter_stats {
 	uint64_t spans[GT_SPAN_KINDS], ns[GT_SPAN_KINDS]; /* left out */
-	uint64_t gaps, threads, processes;                /* left out */
+	uint64_t gaps, marks, threads, processes;         /* left out; pauses are among the gaps */
 	uint64_t let_through;                             /* slices */
 };
 

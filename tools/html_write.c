@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The data inside the page: three blobs (blob.h), each in a <script> of a type that no browser
- * runs.
+ * The data inside the page: four blobs (blob.h), each in a <script> of a type that no browser runs.
  *
  *  gt-meta     JSON, written here. Times are ns since .base, a Unix time, which is text.
  *  gt-summary  JSON of gt_summary_json(), not always with all pairs (html_summary.c); or nothing
  *  gt-slices   for each row of gt-meta, in that order, varints unless it is said otherwise:
  *    number of slices and of cells, log2 of the cells' width in ns (0: there are none)
  *    slices, a column after the other:
- *      flags, a byte each: kind (enum gt_span_kind) | forced << 2 | acquired << 4 | drop << 5 (a
- * drop without length at its end) | an open end << 6 | a GIL other than 0 << 7 start: from the end
- * of the slice before (the first: from .base) length open, a byte for each that has one; GIL,
- * likewise of each take: blocker: 0 none, else 1 + number of its row in the process; one past the
- * last row: it has none of each take: length - held - nobody (not known who had it) of each take:
- * nobody of each take with a blocker: held - blocker cells, a column after the other: index: from
- * that of the cell before (the first: from the one that .base lies in) wait, hold, drop in ns,
- * three columns; their numbers, three columns; forced releases longest wait, longest hold
+ *      flags, a byte each: kind (enum gt_span_kind) | forced << 2 | acquired << 4 |
+ *        drop << 5 (a drop without length at its end) | an open end << 6 | GIL other than 0 << 7
+ *      start: from the end of the slice before (the first: from .base)
+ *      length
+ *      open, a byte for each that has one; GIL, likewise
+ *      of each take: blocker: 0 none, else 1 + number of its row in the process;
+ *        one past the last row: it has none
+ *      of each take: length - held - nobody (not known who had it)
+ *      of each take: nobody
+ *      of each take with a blocker: held - blocker
+ *    cells, a column after the other:
+ *      index: from that of the cell before (the first: from the one that .base lies in)
+ *      wait, hold, drop in ns, three columns; their numbers, three columns; forced releases
+ *      longest wait, longest hold
+ *  gt-marks    for each process of gt-meta, in that order, varints:
+ *    number of its marks that are kept; they are in the order of time, a column after the other:
+ *      time: from the mark before (the first: from .base)
+ *      id of the thread that has set it; 0: none, it is the process's
+ *      bytes of its name
+ *    the names, any bytes but 0, one after the other
  */
 #include <sys/mman.h>
 
@@ -76,6 +87,8 @@ static void put_end(const struct gt_html *h, const struct gt_html_process *p)
 	number(h->w, "gaps", p->end.gaps);
 	number(h->w, "lost_ns", p->end.lost_ns);
 	number(h->w, "late_ns", p->end.late_ns);
+	number(h->w, "paused_ns", p->end.paused_ns);
+	number(h->w, "marks", p->marks);
 	number(h->w, "odd", p->end.odd);
 	number(h->w, "threads", p->end.threads);
 	number(h->w, "gils", p->end.gils);
@@ -136,6 +149,7 @@ static void put_gap(const struct gt_html *h, const struct gt_html_gap *g)
 	number(h->w, "missing", g->missing_ns);
 	number(h->w, "merged", g->merged);
 	number(h->w, "late", g->late);
+	number(h->w, "paused", g->paused);
 	gt_jsonw_lit(h->w, "}");
 }
 
@@ -290,6 +304,26 @@ static int put_rows(struct gt_html *h, const struct gt_html_process *p, struct g
 	return 0;
 }
 
+/* ---- gt-marks ---- */
+
+/* Those of a process: from `first` up to before `end`. */
+static void put_marks(struct gt_blob *b, const struct gt_html *h, size_t first, size_t end)
+{
+	uint64_t last_ns = h->base_ns;
+
+	gt_blob_varint(b, end - first);
+	for (size_t i = first; i < end; i++) {
+		gt_blob_varint(b, h->marks[i].at_ns - last_ns);
+		last_ns = h->marks[i].at_ns;
+	}
+	for (size_t i = first; i < end; i++)
+		gt_blob_varint(b, h->marks[i].tid);
+	for (size_t i = first; i < end; i++)
+		gt_blob_varint(b, strlen(h->marks[i].name));
+	for (size_t i = first; i < end; i++)
+		gt_blob_bytes(b, h->marks[i].name, strlen(h->marks[i].name));
+}
+
 /* ---- the blobs ---- */
 
 #define BEGIN_BLOB(w, id)                                                                          \
@@ -337,15 +371,35 @@ static int put_json(struct gt_html *h, int (*put)(const struct gt_html *))
 	return err ? err : put_file(h, fd);
 }
 
-static int put_slices(struct gt_html *h)
+static int put_slices(struct gt_html *h, struct gt_blob *b)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < h->n_procs && !err; i++)
+		err = put_rows(h, &h->procs[i], b);
+	return err;
+}
+
+static int put_all_marks(struct gt_html *h, struct gt_blob *b)
+{
+	size_t first = 0;
+
+	gt_html_sort_marks(h);
+	for (size_t i = 0; i < h->n_procs; i++) {
+		put_marks(b, h, first, first + h->procs[i].n_marks);
+		first += h->procs[i].n_marks;
+	}
+	return 0;
+}
+
+static int put_binary(struct gt_html *h, int (*put)(struct gt_html *, struct gt_blob *))
 {
 	gt_autofree struct gt_blob *b = malloc(sizeof(*b));
 	int err = b ? gt_blob_begin(b, h->w) : -ENOMEM, ended;
 
 	if (err)
 		return err;
-	for (size_t i = 0; i < h->n_procs && !err; i++)
-		err = put_rows(h, &h->procs[i], b);
+	err = put(h, b);
 	ended = gt_blob_end(b);
 	return err ? err : ended;
 }
@@ -366,7 +420,11 @@ int gt_html_write(struct gt_html *h)
 	END_BLOB(h->w);
 	BEGIN_BLOB(h->w, "gt-slices");
 	if (!err)
-		err = put_slices(h);
+		err = put_binary(h, put_slices);
+	END_BLOB(h->w);
+	BEGIN_BLOB(h->w, "gt-marks");
+	if (!err)
+		err = put_binary(h, put_all_marks);
 	END_BLOB(h->w);
 	gt_jsonw_raw(h->w, (const char *)gt_report_tail, gt_report_tail_len);
 	return err;

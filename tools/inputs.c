@@ -214,6 +214,10 @@ static void tell_of_twin(const struct gt_input *a, const struct gt_input *b, enu
 		gt_warn("%s: is of the same process (%s) as %s; both are shown, each as a process "
 			"of its own",
 			b->path, rank, a->path);
+	else if (k == GT_SAME_PROCESS_LATER)
+		gt_info("%s: is of the same process (%s) as %s, at another time; each is shown as "
+			"a process of its own",
+			b->path, rank, a->path);
 	else if (k == GT_SAME_RANK_LATER)
 		gt_warn("%s: is of %s, as %s is, but of another run; both are shown", b->path, rank,
 			a->path);
@@ -236,8 +240,16 @@ void gt_inputs_tell_of_twins(struct gt_inputs *in, size_t me, const gil_reader *
 		if (k == GT_STRANGERS)
 			continue;
 		tell_of_twin(other, input, k);
-		in->twins += k != GT_SAME_RANK;
+		in->twins += k == GT_SAME_PROCESS || k == GT_SAME_RANK_LATER;
 		return;
+	}
+}
+
+void gt_inputs_forget(struct gt_inputs *in)
+{
+	for (size_t i = 0; i < in->n; i++) {
+		gt_origin_free(in->list[i].origin);
+		in->list[i].origin = NULL;
 	}
 }
 

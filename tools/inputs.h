@@ -55,6 +55,9 @@ int gt_inputs_open(struct gt_inputs *in, size_t me, gil_reader **out);
 /* Says once if an earlier one, opened by now, is of the same process or rank. */
 void gt_inputs_tell_of_twins(struct gt_inputs *in, size_t me, const gil_reader *r);
 
+/* The next one that is told of is the first: what follows is shown apart from what was. */
+void gt_inputs_forget(struct gt_inputs *in);
+
 /* Whether an input exists at all. Logs them where none does. */
 int gt_inputs_any_is_there(const struct gt_inputs *in);
 

@@ -23,9 +23,12 @@ struct part {
 	size_t input;
 	enum gt_match how;
 	struct gt_profclock clock;
+	uint8_t overlaps; /* it shares some time with the Profiler's trace */
 	char clock_text[GT_CLOCK_TEXT_MAX];
 	char tag[GT_CLOCK_TEXT_MAX + 8];
 };
+
+struct unit;
 
 /* All of a run. */
 struct joint {
@@ -37,6 +40,8 @@ struct joint {
 	enum gt_match *pairs;
 	uint8_t *converted; /* inputs of which has been said what there is to say */
 	uint8_t *used;      /* inputs that are in what was written */
+	uint8_t *fits;      /* inputs that share some time with a Profiler of theirs */
+	struct unit *units; /* one for each Profiler */
 	size_t written, left_out;
 	uint8_t as_file;  /* .output is one */
 	uint8_t is_there; /* .output was, before */
@@ -52,7 +57,8 @@ struct unit {
 	uint64_t inline_pid; /* 0: lanes of their own */
 	struct gt_filter_opts filter;
 	struct gt_filter_stats left_out;
-	int damaged; /* a recording was not converted wholly */
+	uint8_t fits; /* a recording of it shares some time with it */
+	int damaged;  /* a recording was not converted wholly */
 };
 
 /* ---- times in words ---- */
@@ -152,7 +158,10 @@ static int begin(struct joint *j)
 	j->pairs = calloc(pairs + 1, sizeof(*j->pairs));
 	j->converted = calloc(n + 1, 1);
 	j->used = calloc(n + 1, 1);
-	if (!j->readers || !j->who || !j->pairs || !j->converted || !j->used)
+	j->fits = calloc(n + 1, 1);
+	j->units = calloc(j->p->n + 1, sizeof(*j->units));
+	if (!j->readers || !j->who || !j->pairs || !j->converted || !j->used || !j->fits ||
+	    !j->units)
 		return -ENOMEM;
 	open_all(j);
 	return 0;
@@ -168,26 +177,32 @@ static void end(struct joint *j)
 	free(j->pairs);
 	free(j->converted);
 	free(j->used);
+	free(j->fits);
+	for (size_t k = 0; j->units && k < j->p->n; k++) {
+		free(j->units[k].parts);
+		free(j->units[k].lanes);
+	}
+	free(j->units);
 }
 
 /* ---- one Profiler ---- */
 
-/* The recordings of it that share some time with it, placed. */
-static int find_parts(struct joint *j, size_t k, struct unit *u)
+/* The recordings of it, placed. */
+static int place_parts(struct joint *j, size_t k, struct unit *u)
 {
-	size_t n = j->in->n, k_n = j->p->n, i = 0;
+	size_t n = j->in->n, k_n = j->p->n, all = 0;
 	struct gt_stamps stamps;
 
-	while (i < n && !j->pairs[i * k_n + k])
-		i++;
-	if (i == n)
+	for (size_t i = 0; i < n; i++)
+		all += j->pairs[i * k_n + k] != GT_MATCH_NONE;
+	if (!all)
 		return 0;
 	gt_stamps_read(u->p, &stamps);
-	u->parts = calloc(n + 1, sizeof(*u->parts));
-	u->lanes = calloc(n + 1, sizeof(*u->lanes));
+	u->parts = calloc(all, sizeof(*u->parts));
+	u->lanes = calloc(all, sizeof(*u->lanes));
 	if (!u->parts || !u->lanes)
 		return -ENOMEM;
-	for (; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct part *part = &u->parts[u->n];
 
 		if (!j->pairs[i * k_n + k])
@@ -195,18 +210,37 @@ static int find_parts(struct joint *j, size_t k, struct unit *u)
 		part->input = i;
 		part->how = j->pairs[i * k_n + k];
 		gt_profclock_choose(u->p, &stamps, j->readers[i], &part->clock);
-		if (!gt_profclock_overlaps(&part->clock, &u->p->facts)) {
-			say_no_overlap(j, part, u->p);
-			j->left_out++;
-			continue;
-		}
-		gt_clock_text(&part->clock, part->clock_text);
-		snprintf(part->tag, sizeof(part->tag), "clock %s", part->clock_text);
-		gt_info("%s: belongs to %s %s; clock: %s", j->in->list[i].path,
-			gt_profiler_path(u->p), gt_match_text(part->how), part->clock_text);
+		part->overlaps = (uint8_t)gt_profclock_overlaps(&part->clock, &u->p->facts);
+		j->fits[i] |= part->overlaps;
+		u->fits |= part->overlaps;
 		u->n++;
 	}
 	return 0;
+}
+
+/*
+ * Those that share some time with it stay. A process that profiles one window after the other, and
+ * records each, has a recording for each: what belongs to another window is not missed in this one.
+ */
+static void keep_overlapping(struct joint *j, struct unit *u)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < u->n; i++) {
+		struct part *part = &u->parts[i];
+
+		if (part->overlaps) {
+			gt_clock_text(&part->clock, part->clock_text);
+			snprintf(part->tag, sizeof(part->tag), "clock %s", part->clock_text);
+			gt_info("%s: belongs to %s %s; clock: %s", j->in->list[part->input].path,
+				gt_profiler_path(u->p), gt_match_text(part->how), part->clock_text);
+			u->parts[kept++] = *part;
+		} else if (!u->fits || !j->fits[part->input]) {
+			say_no_overlap(j, part, u->p);
+			j->left_out++;
+		}
+	}
+	u->n = kept;
 }
 
 /* The lane of the Profiler in which threads have their own ids. 0: there is none. */
@@ -520,24 +554,38 @@ static int write_unit(struct joint *j, struct unit *u)
 	return 0;
 }
 
-static int do_profiler(struct joint *j, size_t k)
+static int do_profiler(struct unit *u)
 {
-	struct unit u = {.j = j, .p = &j->p->list[k]};
-	size_t twins = j->in->twins;
-	int err = find_parts(j, k, &u);
+	struct joint *j = u->j;
 
-	if (!err && u.n) {
-		if (j->o->inline_rows)
-			choose_inline(j, &u);
-		choose_lanes(&u);
-		choose_filter(j, &u);
-		err = u.n ? write_unit(j, &u) : 0;
+	gt_inputs_forget(j->in); /* two of a process are none where each is beside its own trace */
+	keep_overlapping(j, u);
+	if (!u->n)
+		return 0;
+	if (j->o->inline_rows)
+		choose_inline(j, u);
+	choose_lanes(u);
+	choose_filter(j, u);
+	return u->n ? write_unit(j, u) : 0;
+}
+
+/* One that cannot be written does not keep others from it. */
+static int do_all(struct joint *j)
+{
+	for (size_t k = 0; k < j->p->n; k++) {
+		struct unit *u = &j->units[k];
+
+		u->j = j;
+		u->p = &j->p->list[k];
+		if (place_parts(j, k, u)) {
+			gt_error("out of memory");
+			return -ENOMEM;
+		}
 	}
-	if (u.n < 2) /* another of its rank is beside another Profiler, of another run */
-		j->in->twins = twins;
-	free(u.parts);
-	free(u.lanes);
-	return err;
+	for (size_t k = 0; k < j->p->n; k++)
+		if (do_profiler(&j->units[k]) == -ENOMEM)
+			break;
+	return 0;
 }
 
 /* ---- the run ---- */
@@ -593,10 +641,7 @@ int gt_joint(const struct gt_joint_opts *o, struct gt_inputs *in, struct gt_prof
 		err = prepare(&j);
 	if (!err) {
 		j.left_out += gt_match(j.who, in->n, p, j.pairs);
-		/* One that cannot be written does not keep others from it. */
-		for (size_t k = 0; k < p->n; k++)
-			if (do_profiler(&j, k) == -ENOMEM)
-				break;
+		err = do_all(&j);
 		say_total(&j);
 	}
 	end(&j);

@@ -58,6 +58,11 @@ static int on_gap(struct gt_sink *s, const struct gt_gap *gap)
 	return behind(s)->ops->gap(behind(s), gap);
 }
 
+static int on_mark(struct gt_sink *s, const struct gt_mark *mark)
+{
+	return behind(s)->ops->mark ? behind(s)->ops->mark(behind(s), mark) : 0;
+}
+
 static int on_thread(struct gt_sink *s, const struct gt_sink_thread *t)
 {
 	return behind(s)->ops->thread ? behind(s)->ops->thread(behind(s), t) : 0;
@@ -88,6 +93,7 @@ int gt_jointsink_create(const struct gt_joint_lane *lanes, size_t n, struct gt_s
 		.process = on_process,
 		.span = on_span,
 		.gap = on_gap,
+		.mark = on_mark,
 		.thread = on_thread,
 		.pair = on_pair,
 		.end = on_end,

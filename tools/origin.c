@@ -55,10 +55,11 @@ int64_t gt_origin_rank(const struct gt_origin *o)
 
 enum gt_kinship gt_origin_compare(const struct gt_origin *a, const struct gt_origin *b)
 {
+	int later = a->end_ns < b->begin_ns || b->end_ns < a->begin_ns;
+
 	if (a->pid && a->pid == b->pid && !strcmp(a->ticks, b->ticks) && !strcmp(a->host, b->host))
-		return GT_SAME_PROCESS;
+		return later ? GT_SAME_PROCESS_LATER : GT_SAME_PROCESS;
 	if (a->rank < 0 || a->rank != b->rank || is_family(a, b))
 		return GT_STRANGERS;
-	return a->end_ns < b->begin_ns || b->end_ns < a->begin_ns ? GT_SAME_RANK_LATER
-								  : GT_SAME_RANK;
+	return later ? GT_SAME_RANK_LATER : GT_SAME_RANK;
 }

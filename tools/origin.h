@@ -20,9 +20,10 @@ int64_t gt_origin_rank(const struct gt_origin *o);
 
 enum gt_kinship {
 	GT_STRANGERS,
-	GT_SAME_PROCESS,    /* recorded twice */
-	GT_SAME_RANK,       /* at the same time */
-	GT_SAME_RANK_LATER, /* one after the other: of two runs */
+	GT_SAME_PROCESS,       /* recorded twice at the same time */
+	GT_SAME_PROCESS_LATER, /* one window after the other */
+	GT_SAME_RANK,          /* at the same time */
+	GT_SAME_RANK_LATER,    /* one after the other: of two runs */
 };
 
 /*

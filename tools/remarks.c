@@ -52,6 +52,12 @@ static void report_nothing(const char *path, const gil_reader *r)
 		gt_warn("%s: there is no GIL event in it", path);
 }
 
+/* A recording that begins paused has clock samples a moment before that, and behind its end. */
+static int was_never_resumed(const struct gt_timeline_stats *st, uint64_t ns)
+{
+	return st->pauses && (st->paused_ns >= ns || ns - st->paused_ns < ns / 100);
+}
+
 static void report_switch(const char *path, const gil_reader *r)
 {
 	int on = gt_meta_is(r, "gil.enabled", "1"), off = gt_meta_is(r, "gil.enabled", "0");
@@ -133,6 +139,16 @@ static void report_late(const char *path, const gil_reader *r, const struct gt_t
 			why ? why : "", why ? ")" : "");
 }
 
+/* No loss: somebody has asked for that. */
+static void report_paused(const char *path, const struct gt_timeline_stats *st)
+{
+	if (st->pauses)
+		gt_info("%s: paused for %" PRIu64 ".%03" PRIu64 " s, in %" PRIu64
+			" pause(s): what happened meanwhile is not known",
+			path, st->paused_ns / 1000000000, st->paused_ns / 1000000 % 1000,
+			st->pauses);
+}
+
 static void report_clock(const char *path, const gil_reader *r, const struct gt_timeline_stats *st)
 {
 	int64_t step_ns = gil_reader_clock_step_ns(r);
@@ -187,14 +203,14 @@ const char *gt_remarks_print(const struct gt_remarks *m, char *buf, size_t size)
 	const char *doubt = find_doubt(r, st, buf, size);
 	uint64_t lost = gt_remarks_lost(m);
 	uint64_t ns = gil_reader_last_mono_ns(r) - gil_reader_first_mono_ns(r);
-	char lost_text[32];
+	char lost_text[32], marks[32] = "";
 
 	if (m->quiet)
 		return doubt;
 	/* Of an old recording the import has told what its tool did. */
 	if (!gt_is_imported(r))
 		report_end(m);
-	if (!st->events && !gt_is_imported(r))
+	if (!st->events && !gt_is_imported(r) && !was_never_resumed(st, ns))
 		report_nothing(path, r);
 	report_switch(path, r);
 	if (gil_reader_end_reason(r) == GIL_END_ERROR)
@@ -206,12 +222,15 @@ const char *gt_remarks_print(const struct gt_remarks *m, char *buf, size_t size)
 	report_odd(path, st, doubt == buf ? GT_ODD_ORDER : 0);
 	report_lost(path, lost, st);
 	report_late(path, r, st);
+	report_paused(path, st);
 	report_details(path, r, st);
 	snprintf(lost_text, sizeof(lost_text), "%" PRIu64 " lost", lost);
-	gt_info("%s: %" PRIu64 " slices, %" PRIu32 " thread(s), %" PRIu32 " GIL(s), %s, %" PRIu64
+	if (st->marks)
+		snprintf(marks, sizeof(marks), "%" PRIu64 " mark(s), ", st->marks);
+	gt_info("%s: %" PRIu64 " slices, %" PRIu32 " thread(s), %" PRIu32 " GIL(s), %s, %s%" PRIu64
 		".%03" PRIu64 " s",
 		path, st->spans[GT_SPAN_TAKE] + st->spans[GT_SPAN_HOLD] + st->spans[GT_SPAN_DROP],
-		st->threads, st->gils, gt_is_imported(r) ? "losses not counted" : lost_text,
+		st->threads, st->gils, gt_is_imported(r) ? "losses not counted" : lost_text, marks,
 		ns / 1000000000, ns / 1000000 % 1000);
 	/* Last, so that it is not overlooked. */
 	report_doubt(path, r, doubt);

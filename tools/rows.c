@@ -29,7 +29,20 @@ struct gt_rows {
 
 static int has_thread(const struct gil_event *ev)
 {
-	return ev->kind != GIL_GIL && ev->kind != GIL_LOST && ev->kind != GIL_LATE;
+	return ev->kind != GIL_GIL && ev->kind != GIL_LOST && ev->kind != GIL_LATE &&
+	       ev->kind != GIL_PAUSED && (ev->kind != GIL_MARK || ev->tid);
+}
+
+/* Whose thread is it? Of a mark, which may stand beside its place, that of the moment. */
+static int begins_life(const struct seat *s, const struct gil_event *ev)
+{
+	return s->ended && ev->kind != GIL_EXIT && ev->kind != GIL_MARK;
+}
+
+static void note_end(struct seat *s, const struct gil_event *ev)
+{
+	if (ev->kind != GIL_MARK)
+		s->ended = ev->kind == GIL_EXIT;
 }
 
 /* ---- the table ---- */
@@ -144,12 +157,12 @@ int gt_rows_learn(struct gt_rows *r, const struct gil_event *ev)
 		return 0;
 	if (!find_seat(r, ev->tid))
 		err = add_seat(r, ev->tid);
-	else if (r->seats[r->latest].ended && ev->kind != GIL_EXIT)
+	else if (begins_life(&r->seats[r->latest], ev))
 		err = begin_life(r);
 	if (err)
 		return err;
 	s = &r->seats[r->latest];
-	s->ended = ev->kind == GIL_EXIT;
+	note_end(s, ev);
 	if (ev->kind == GIL_THREAD) {
 		uint32_t id = r->opts.ids == GT_IDS_HOST ? ev->thread.host_tid : ev->thread.ns_tid;
 
@@ -191,9 +204,9 @@ int gt_rows_find(struct gt_rows *r, const struct gil_event *ev, uint32_t *row)
 	if (!find_seat(r, ev->tid))
 		return -E2BIG;
 	s = &r->seats[r->latest];
-	if (s->ended && ev->kind != GIL_EXIT && r->lives[s->now].next)
+	if (begins_life(s, ev) && r->lives[s->now].next)
 		s->now = r->lives[s->now].next;
-	s->ended = ev->kind == GIL_EXIT;
+	note_end(s, ev);
 	*row = r->lives[s->now].id;
 	if (!*row)
 		*row = GT_SINK_TID_UNKNOWN + r->latest;

@@ -5,9 +5,10 @@
  *
  * A THREAD record tells such an id, and may stand behind events of its thread. So there are two
  * passes over the events: gt_rows_learn() each, gt_rows_settle(), gt_rows_find() each again, in the
- * same order. A thread is known by its recorded id between two EXITs of that id. Two threads that
- * had one shown id one after the other share its row. One whose shown id is not known gets a row of
- * its own, under a number that no thread has.
+ * same order. A thread is known by its recorded id between two EXITs of that id; a MARK, which may
+ * stand a little beside its place, neither begins nor ends one. Two threads that had one shown id
+ * one after the other share its row. One whose shown id is not known gets a row of its own, under a
+ * number that no thread has.
  *
  * Memory grows with the number of threads. Used by one thread.
  */

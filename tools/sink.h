@@ -2,13 +2,14 @@
 /*
  * sink.h - what the converter writes: an output is a struct gt_sink with its own gt_sink_ops.
  *
- * Calls come in this order: per input process(), any number of span() and gap(), thread() for each
- * thread of it, pair() for each pair of them, end(); at last finish(). Times are nanoseconds of the
- * axis that the caller has chosen (Unix time unless it is told otherwise), never 0. What a timeline
- * hands on satisfies, whatever the events were: the slices of a thread follow each other without
- * overlap, in the order of the calls; two of one kind never start at the same time; at most one
- * thread holds a GIL at a time (GIL_INDEX_OTHER stands for several); the parts of a wait add up to
- * it; the slices of a thread lie within the time in which it was observed.
+ * Calls come in this order: per input process(), any number of span(), gap() and mark(), thread()
+ * for each thread of it, pair() for each pair of them, end(); at last finish(). Times are
+ * nanoseconds of the axis that the caller has chosen (Unix time unless it is told otherwise), never
+ * 0. What a timeline hands on satisfies, whatever the events were: the slices of a thread follow
+ * each other without overlap, in the order of the calls; two of one kind never start at the same
+ * time; at most one thread holds a GIL at a time (GIL_INDEX_OTHER stands for several); the parts of
+ * a wait add up to it; the slices of a thread lie within the time in which it was observed; marks
+ * lie within the recording, and the thread of each is one of those that thread() tells.
  *
  * Functions return 0 or -errno; after an error only finish() may be called. A sink is used by one
  * thread. It borrows what it is given and keeps no pointer to it.
@@ -37,6 +38,7 @@ enum gt_span_open {
 	GT_OPEN_FINALIZING =
 		0x20,           /* the same in a take: the interpreter was ending, nobody waited */
 	GT_OPEN_CLIPPED = 0x40, /* by a filter: cut to the range that was asked for */
+	GT_OPEN_PAUSED = 0x80,  /* cut where the recording was paused, at one end or both */
 };
 
 /* Was a release asked for by another thread that had waited for the switch interval? */
@@ -69,9 +71,17 @@ struct gt_span {
 /* A stretch in which events are missing. */
 struct gt_gap {
 	uint64_t begin_ns, end_ns;
-	uint64_t count;  /* of events; not known where .late */
+	uint64_t count;  /* of events; not known where .late or .paused */
 	uint8_t late;    /* the process was there, and its recording had not begun */
+	uint8_t paused;  /* nothing was recorded, as somebody had asked for; .count is 0 */
 	const char *why; /* late: how it came in, any bytes; NULL: not known */
+};
+
+/* A named instant, set by the program or by a person. In any order with what else is told. */
+struct gt_mark {
+	uint64_t at_ns;
+	uint32_t tid;     /* of the thread that has set it; 0: none, it is the process's */
+	const char *name; /* any bytes */
 };
 
 struct gt_sink_thread {
@@ -130,7 +140,9 @@ struct gt_sink_end {
 	uint64_t events;           /* that told a change of state */
 	uint64_t lost, gaps;       /* events lost, in how many gaps */
 	uint64_t lost_ns, late_ns; /* the length of the gaps; of the time before it began */
-	uint64_t odd;              /* sequences of events that should not be */
+	uint64_t paused_ns;        /* the length of its pauses, which are no gaps in .gaps */
+	uint64_t marks;
+	uint64_t odd; /* sequences of events that should not be */
 	uint32_t threads, gils;
 	uint8_t killed;       /* the recorder was killed: no proper end */
 	uint8_t lost_unknown; /* nobody counted what was lost: beside .lost there may be more */
@@ -140,11 +152,12 @@ struct gt_sink_end {
 
 struct gt_sink;
 
-/* thread, pair and end may be NULL. */
+/* mark, thread, pair and end may be NULL. */
 struct gt_sink_ops {
 	int (*process)(struct gt_sink *s, const struct gt_sink_process *p);
 	int (*span)(struct gt_sink *s, const struct gt_span *span);
 	int (*gap)(struct gt_sink *s, const struct gt_gap *gap);
+	int (*mark)(struct gt_sink *s, const struct gt_mark *mark);
 	int (*thread)(struct gt_sink *s, const struct gt_sink_thread *t);
 	int (*pair)(struct gt_sink *s, const struct gt_pair *pair);
 	int (*end)(struct gt_sink *s, const struct gt_sink_end *end);

@@ -9,17 +9,21 @@
 
 #include "flows.h"
 
-#define PID_MAX    20
-#define HEAD_MAX   (PID_MAX + 64)
-#define SPAN_ROOM  (HEAD_MAX + 512) /* the longest slice */
-#define LOST_NAME  "GIL lost events"
-#define DOUBT_NAME "GIL sites missing"
-#define LATE_NAME  "GIL not recorded"
+#define PID_MAX     20
+#define HEAD_MAX    (PID_MAX + 64)
+#define SPAN_ROOM   (HEAD_MAX + 512) /* the longest slice */
+#define LOST_NAME   "GIL lost events"
+#define DOUBT_NAME  "GIL sites missing"
+#define LATE_NAME   "GIL not recorded"
+#define PAUSED_NAME "GIL paused"
+#define MARKS_NAME  "GIL marks"
 /* Perfetto mistakes a tid that is a string (older versions) or 0 (newer ones) for the main
  * thread's. */
 #define LOST_TRACK   GT_SINK_TID_END
 #define DOUBT_TRACK  (GT_SINK_TID_END + 1)
 #define LATE_TRACK   (GT_SINK_TID_END + 2)
+#define PAUSED_TRACK (GT_SINK_TID_END + 3)
+#define MARKS_TRACK  (GT_SINK_TID_END + 4)
 #define FIRST_THREAD 1 /* thread_sort_index of the main thread; the tracks above have 0 */
 
 struct chrome {
@@ -30,7 +34,8 @@ struct chrome {
 	uint64_t nflows;          /* ids */
 	uint64_t start_ns;        /* of this process's recording */
 	int any;                  /* an event has been written */
-	int gaps, lates;          /* this process has some */
+	int gaps, lates, pauses;  /* this process has some .. */
+	int marks;                /* .. the same of these */
 	uint32_t main_tid, order; /* order: of the next thread */
 	char pid[PID_MAX];        /* as a JSON value */
 	size_t pid_len;
@@ -138,7 +143,7 @@ static int chrome_process(struct gt_sink *sink, const struct gt_sink_process *p)
 	s->main_tid = p->main_tid;
 	s->start_ns = p->start_ns;
 	s->order = FIRST_THREAD + 1;
-	s->gaps = s->lates = 0;
+	s->gaps = s->lates = s->pauses = s->marks = 0;
 	for (int k = 0; k < GT_SPAN_KINDS; k++) {
 		char *q = s->head[k];
 
@@ -167,10 +172,10 @@ static char *put_open(char *p, uint8_t open)
 		enum gt_span_open bit;
 		const char *text;
 	} ends[] = {
-		{GT_OPEN_START, "start"},     {GT_OPEN_LOST, "lost"},
-		{GT_OPEN_END, "end"},         {GT_OPEN_UNKNOWN, "unknown"},
-		{GT_OPEN_EXIT, "exit"},       {GT_OPEN_FINALIZING, "finalizing"},
-		{GT_OPEN_CLIPPED, "clipped"},
+		{GT_OPEN_START, "start"},           {GT_OPEN_LOST, "lost"},
+		{GT_OPEN_PAUSED, "paused"},         {GT_OPEN_END, "end"},
+		{GT_OPEN_UNKNOWN, "unknown"},       {GT_OPEN_EXIT, "exit"},
+		{GT_OPEN_FINALIZING, "finalizing"}, {GT_OPEN_CLIPPED, "clipped"},
 	};
 	char *first;
 
@@ -304,7 +309,7 @@ static int chrome_span(struct gt_sink *sink, const struct gt_span *span)
 /* ---- what is missing ---- */
 
 /* Begins an event on a track that is no thread's, up to its arguments. */
-static void begin_mark(struct chrome *s, const char *name, uint32_t track, uint64_t ns)
+static void begin_sign(struct chrome *s, const char *name, uint32_t track, uint64_t ns)
 {
 	begin_event(s, name);
 	put_tid(s, (uint64_t)s->o.tid_base + track);
@@ -316,7 +321,7 @@ static void begin_mark(struct chrome *s, const char *name, uint32_t track, uint6
 static void put_counter(struct chrome *s, const char *name, uint32_t track, uint64_t ns,
 			const char *key, uint64_t value)
 {
-	begin_mark(s, name, track, ns);
+	begin_sign(s, name, track, ns);
 	gt_jsonw_lit(s->w, "\"");
 	gt_jsonw_raw(s->w, key, strlen(key));
 	gt_jsonw_lit(s->w, "\":");
@@ -338,7 +343,7 @@ static void put_lost(struct chrome *s, const struct gt_gap *gap)
 {
 	if (!s->gaps++)
 		put_track(s, LOST_TRACK, LOST_NAME);
-	begin_mark(s, "lost events", LOST_TRACK, gap->begin_ns);
+	begin_sign(s, "lost events", LOST_TRACK, gap->begin_ns);
 	gt_jsonw_lit(s->w, "\"count\":");
 	gt_jsonw_u64(s->w, gap->count);
 	gt_jsonw_lit(s->w, ",");
@@ -351,7 +356,7 @@ static void put_late(struct chrome *s, const struct gt_gap *gap)
 {
 	if (!s->lates++)
 		put_track(s, LATE_TRACK, LATE_NAME);
-	begin_mark(s, "not recorded", LATE_TRACK, gap->begin_ns);
+	begin_sign(s, "not recorded", LATE_TRACK, gap->begin_ns);
 	if (gap->why) {
 		gt_jsonw_lit(s->w, "\"why\":\"");
 		gt_jsonw_chars(s->w, gap->why, strlen(gap->why));
@@ -360,6 +365,16 @@ static void put_late(struct chrome *s, const struct gt_gap *gap)
 	end_gap(s, gap);
 	put_counter(s, LATE_NAME, LATE_TRACK, gap->begin_ns, "missing", 1);
 	put_counter(s, LATE_NAME, LATE_TRACK, gap->end_ns, "missing", 0);
+}
+
+static void put_paused(struct chrome *s, const struct gt_gap *gap)
+{
+	if (!s->pauses++)
+		put_track(s, PAUSED_TRACK, PAUSED_NAME);
+	begin_sign(s, "paused", PAUSED_TRACK, gap->begin_ns);
+	end_gap(s, gap);
+	put_counter(s, PAUSED_NAME, PAUSED_TRACK, gap->begin_ns, "paused", 1);
+	put_counter(s, PAUSED_NAME, PAUSED_TRACK, gap->end_ns, "paused", 0);
 }
 
 /*
@@ -372,8 +387,49 @@ static int chrome_gap(struct gt_sink *sink, const struct gt_gap *gap)
 
 	if (gap->late)
 		put_late(s, gap);
+	else if (gap->paused)
+		put_paused(s, gap);
 	else
 		put_lost(s, gap);
+	return s->w->err;
+}
+
+/* ---- marks ---- */
+
+/* One event of a mark; scope: "p", of the process, or "t", of the thread whose row it is on. */
+static void put_mark(struct chrome *s, const struct gt_mark *mark, char scope, uint32_t row)
+{
+	put_separator(s);
+	gt_jsonw_lit(s->w, "{\"name\":\"");
+	gt_jsonw_chars(s->w, mark->name, strlen(mark->name));
+	gt_jsonw_lit(s->w, "\",\"s\":\"");
+	gt_jsonw_raw(s->w, &scope, 1);
+	gt_jsonw_lit(s->w, "\",\"pid\":");
+	gt_jsonw_raw(s->w, s->pid, s->pid_len);
+	put_tid(s, (uint64_t)s->o.tid_base + row);
+	gt_jsonw_lit(s->w, ",\"ts\":\"");
+	gt_jsonw_us(s->w, rebased(s, mark->at_ns));
+	gt_jsonw_lit(s->w, "\",\"args\":{");
+	if (mark->tid) {
+		gt_jsonw_lit(s->w, "\"thread\":");
+		gt_jsonw_u64(s->w, mark->tid);
+	}
+	gt_jsonw_lit(s->w, "},\"ph\":\"I\"}");
+}
+
+/*
+ * All of them stand on a track where nothing hides them: Insight draws an instant as a slice
+ * without length, below longer ones. Those of threads stand on their rows, too.
+ */
+static int chrome_mark(struct gt_sink *sink, const struct gt_mark *mark)
+{
+	struct chrome *s = (struct chrome *)sink;
+
+	if (!s->marks++)
+		put_track(s, MARKS_TRACK, MARKS_NAME);
+	put_mark(s, mark, 'p', MARKS_TRACK);
+	if (mark->tid)
+		put_mark(s, mark, 't', mark->tid);
 	return s->w->err;
 }
 
@@ -384,7 +440,7 @@ static int chrome_end(struct gt_sink *sink, const struct gt_sink_end *end)
 	if (!end->doubt)
 		return s->w->err;
 	put_track(s, DOUBT_TRACK, DOUBT_NAME);
-	begin_mark(s, DOUBT_NAME, DOUBT_TRACK, s->start_ns);
+	begin_sign(s, DOUBT_NAME, DOUBT_TRACK, s->start_ns);
 	gt_jsonw_lit(s->w, "\"text\":\"");
 	gt_jsonw_chars(s->w, end->doubt, strlen(end->doubt));
 	gt_jsonw_lit(s->w, "\"},\"ph\":\"I\"}");
@@ -445,6 +501,7 @@ int gt_chrome_create(struct gt_jsonw *w, const struct gt_chrome_opts *opts, stru
 		.process = chrome_process,
 		.span = chrome_span,
 		.gap = chrome_gap,
+		.mark = chrome_mark,
 		.thread = chrome_thread,
 		.end = chrome_end,
 		.finish = chrome_finish,

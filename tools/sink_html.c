@@ -119,33 +119,41 @@ static int add_span(struct gt_sink *s, const struct gt_span *span)
 
 /* ---- gaps ---- */
 
-static int mergeable(const struct gt_html_gap *a, const struct gt_html_gap *b, uint32_t width)
+static int close_by(const struct gt_html_gap *a, const struct gt_html_gap *b, uint32_t width)
 {
-	return a->process == b->process && !a->late && !b->late &&
-	       a->begin_ns >> width == b->begin_ns >> width;
+	return a->process == b->process && a->begin_ns >> width == b->begin_ns >> width;
 }
 
-/* Those that begin close to each other become one, until there is room. */
-static void merge_gaps(struct gt_html *h)
+/* Those of a kind that begin within a cell of this width become one. */
+static void merge_closer(struct gt_html *h, uint32_t width)
+{
+	struct gt_html_gap *latest_of[2] = {NULL, NULL}; /* lost, paused */
+	size_t kept = 0;
+
+	for (size_t i = 0; i < h->n_gaps; i++) {
+		const struct gt_html_gap *g = &h->gaps[i];
+		struct gt_html_gap *last = latest_of[!!g->paused];
+
+		if (g->late || !last || !close_by(last, g, width)) {
+			h->gaps[kept] = *g;
+			if (!g->late)
+				latest_of[!!g->paused] = &h->gaps[kept];
+			kept++;
+			continue;
+		}
+		last->end_ns = g->end_ns > last->end_ns ? g->end_ns : last->end_ns;
+		last->count += g->count;
+		last->missing_ns += g->missing_ns;
+		last->merged += g->merged;
+	}
+	h->n_gaps = kept;
+}
+
+static void make_room(struct gt_html *h)
 {
 	while (h->n_gaps > GT_HTML_GAPS_MAX / 2 && h->gap_width < GT_LEVELS_WIDTH_MAX) {
-		size_t kept = 0;
-
 		h->gap_width = h->gap_width ? h->gap_width + 1 : GT_LEVELS_WIDTH_MIN;
-		for (size_t i = 0; i < h->n_gaps; i++) {
-			struct gt_html_gap *g = &h->gaps[i];
-			struct gt_html_gap *last = kept ? &h->gaps[kept - 1] : NULL;
-
-			if (!last || !mergeable(last, g, h->gap_width)) {
-				h->gaps[kept++] = *g;
-				continue;
-			}
-			last->end_ns = g->end_ns > last->end_ns ? g->end_ns : last->end_ns;
-			last->count += g->count;
-			last->missing_ns += g->missing_ns;
-			last->merged += g->merged;
-		}
-		h->n_gaps = kept;
+		merge_closer(h, h->gap_width);
 	}
 }
 
@@ -160,6 +168,7 @@ static int add_gap(struct gt_sink *s, const struct gt_gap *gap)
 		.missing_ns = gap->end_ns - gap->begin_ns,
 		.merged = 1,
 		.late = gap->late,
+		.paused = gap->paused,
 	};
 
 	if (!p)
@@ -169,11 +178,21 @@ static int add_gap(struct gt_sink *s, const struct gt_gap *gap)
 		return -ENOMEM;
 	seen(h, gap->begin_ns, gap->end_ns);
 	if (h->n_gaps >= GT_HTML_GAPS_MAX)
-		merge_gaps(h);
+		make_room(h);
 	if (h->n_gaps == h->max_gaps && grow(&h->gaps, &h->max_gaps, sizeof(*h->gaps)))
 		return -ENOMEM;
 	h->gaps[h->n_gaps++] = one;
 	return 0;
+}
+
+static int add_mark(struct gt_sink *s, const struct gt_mark *mark)
+{
+	struct gt_html *h = html(s);
+
+	if (!latest(h))
+		return -EINVAL;
+	seen(h, mark->at_ns, mark->at_ns);
+	return gt_html_add_mark(h, mark);
 }
 
 /* ---- what comes last ---- */
@@ -255,6 +274,7 @@ static void free_all(struct gt_html *h)
 	free(h->procs);
 	free(h->rows);
 	free(h->gaps);
+	free(h->marks);
 	gt_tidmap_fini(&h->map);
 	gt_levels_fini(&h->levels);
 	free(h);
@@ -287,6 +307,7 @@ static int finish(struct gt_sink *s)
 KEEP(process, struct gt_sink_process)
 KEEP(span, struct gt_span)
 KEEP(gap, struct gt_gap)
+KEEP(mark, struct gt_mark)
 KEEP(thread, struct gt_sink_thread)
 KEEP(pair, struct gt_pair)
 KEEP(end, struct gt_sink_end)
@@ -297,6 +318,7 @@ int gt_html_create(struct gt_jsonw *w, const struct gt_summary *summary, struct 
 		.process = process,
 		.span = span,
 		.gap = gap,
+		.mark = mark,
 		.thread = thread,
 		.pair = pair,
 		.end = end,

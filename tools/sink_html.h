@@ -4,7 +4,7 @@
  * numbers of a summary. Memory and the size of the page have a bound, whatever the number of
  * slices: where there are too many, the short ones become cells of a grid in time, whose width
  * doubles until they fit; each cell tells the times waited and held in it and how many slices it
- * stands for. Says in the page what is exact and what is not.
+ * stands for. Of marks the first ones are kept. Says in the page what of it is exact.
  */
 #ifndef GT_SINK_HTML_H
 #define GT_SINK_HTML_H

@@ -144,6 +144,17 @@ void gt_enter_drop(struct thread *t, uint8_t gil, uint64_t ns, uint8_t open)
 	enter(t, DROPPING, gil, ns, open);
 }
 
+void gt_forget(struct gt_timeline *tl, struct thread *t)
+{
+	if (t->state == WAITING)
+		gt_blame_forget(tl->blame, &t->waiter);
+	else if (t->gil != GIL_INDEX_OTHER)
+		gt_blame_missed(tl->blame, t->gil);
+	gt_leave(tl, t);
+	gt_thread_unseen(t);
+	t->state = UNKNOWN;
+}
+
 /* To tl->take. 0: by a BEFORE, on what is no GIL, so it was no wait. */
 static int end_wait(struct gt_timeline *tl, struct thread *t, uint64_t ns, uint8_t open,
 		    uint8_t acquired)

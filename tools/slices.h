@@ -39,8 +39,10 @@ struct gt_timeline {
 	/* An epoch is a stretch without loss; what came before it is not known. The first is 1. */
 	uint64_t epoch, epoch_start_ns;
 	uint64_t start_ns, first_gap_ns; /* of the first epoch; 0: it lasts */
-	uint8_t epoch_open;
-	uint8_t drop_returns; /* function mode: each drop_gil ends with a DROPPED */
+	uint64_t end_ns;                 /* of the recording; 0: not known */
+	uint8_t epoch_open;              /* why its beginning is not known: enum gt_span_open .. */
+	uint8_t first_gap_open;          /* .. and the end of the first one */
+	uint8_t drop_returns;            /* function mode: each drop_gil ends with a DROPPED */
 
 	struct gt_threads threads;
 	struct thread *active, **active_end; /* those with an event in this epoch, in that order */
@@ -54,6 +56,18 @@ struct gt_timeline {
 static inline uint64_t max_ns(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
+}
+
+#define GT_TIME_MAX (UINT64_MAX >> 2) /* later is no time; leaves room for additions */
+
+/* A time of the sink's axis. */
+static inline uint64_t gt_place(const struct gt_timeline *tl, uint64_t mono_ns)
+{
+	uint64_t ns = tl->opts.unix_ns ? tl->opts.unix_ns(tl->opts.ctx, mono_ns) : mono_ns;
+
+	if (ns > GT_TIME_MAX)
+		ns = GT_TIME_MAX;
+	return ns ? ns : 1;
 }
 
 /* ---- states; ns is when they begin or end ---- */
@@ -78,6 +92,9 @@ static inline void gt_leave(struct gt_timeline *tl, struct thread *t)
 	t->yields = 0;
 	t->forced = GT_FORCED_UNKNOWN;
 }
+
+/* It was not in what it was thought to be in, and nothing is known of it now. */
+void gt_forget(struct gt_timeline *tl, struct thread *t);
 
 /* Draws what the thread is in, and leaves it idle. open: GT_OPEN_NO or why it ends. */
 void gt_close(struct gt_timeline *tl, struct thread *t, uint64_t ns, uint8_t open);
@@ -125,7 +142,14 @@ static inline void gt_settle_leavers(struct gt_timeline *tl, uint8_t open)
 		gt_hand_on_leavers(tl, open);
 }
 
-/* At the end: all threads to the sink, by id, then all pairs. */
+/* ---- stretches of which nothing is known ---- */
+
+/* LOST, LATE, PAUSED: cuts what is open, tells the sink, and begins an epoch behind it. */
+void gt_on_gap(struct gt_timeline *tl, const struct gil_event *ev);
+
+/* ---- the end ---- */
+
+/* All threads to the sink, by id, then all pairs. */
 void gt_tell_threads(struct gt_timeline *tl);
 
 #endif

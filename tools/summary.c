@@ -2,6 +2,8 @@
 /* The collecting sink. Slices of a thread come before the thread itself: it is made by its id. */
 #include "summary_private.h"
 
+#define GAP (GT_OPEN_LOST | GT_OPEN_PAUSED) /* an end of a slice lies at a gap */
+
 struct summary_sink {
 	struct gt_sink sink;
 	struct gt_summary *s;
@@ -201,7 +203,7 @@ static void keep_longest(struct gt_summary_longest *l, const struct gt_span *spa
 static int count(struct gt_summary_process *p, struct gt_summary_thread *t,
 		 enum gt_summary_what what, const struct gt_span *span)
 {
-	const uint8_t cut = GT_OPEN_START | GT_OPEN_LOST | GT_OPEN_END | GT_OPEN_EXIT;
+	const uint8_t cut = GT_OPEN_START | GAP | GT_OPEN_END | GT_OPEN_EXIT;
 
 	if (span->open & GT_OPEN_UNKNOWN) {
 		t->missed[what]++;
@@ -247,9 +249,9 @@ static int hold(struct gt_summary_process *p, struct gt_summary_thread *t,
 	t->lost_hold_ns = 0;
 	if (span->open & GT_OPEN_START)
 		return count(p, t, GT_HOLDS, span);
-	if (!(span->open & GT_OPEN_LOST) || !(span->open & GT_OPEN_UNKNOWN))
+	if (!(span->open & GAP) || !(span->open & GT_OPEN_UNKNOWN))
 		t->takes++;
-	if (span->open & GT_OPEN_LOST && !(span->open & GT_OPEN_UNKNOWN))
+	if (span->open & GAP && !(span->open & GT_OPEN_UNKNOWN))
 		t->lost_hold_ns = span->end_ns;
 	return count(p, t, GT_HOLDS, span);
 }
@@ -295,7 +297,7 @@ static void settle_time(struct gt_summary_process *p)
 		p->seen_ns = p->p.start_ns;
 	if ((p->end.problem || !p->complete) && p->seen_ns < p->p.end_ns)
 		p->unread_ns = spread_gap(p, p->bucket_unseen, p->seen_ns, p->p.end_ns);
-	unknown = p->gap_ns + p->late_ns + p->unread_ns;
+	unknown = p->gap_ns + p->late_ns + p->paused_ns + p->unread_ns;
 	p->known_ns = p->p.end_ns - p->p.start_ns - unknown;
 	end_epoch(p, p->p.end_ns - p->unread_ns, p->p.end_ns);
 	for (size_t i = 0; i < GT_ARRAY_SIZE(p->gils); i++) {
@@ -350,6 +352,7 @@ static void free_process(struct gt_summary_process *p)
 		free(p->gils[i]);
 	free(p->threads);
 	gt_tidmap_fini(&p->map);
+	gt_summary_free_marks(p);
 	free(p->pairs);
 	free((char *)p->p.name);
 	free((char *)p->p.tags);
@@ -436,21 +439,30 @@ static int on_span(struct gt_sink *sink, const struct gt_span *span)
 static int on_gap(struct gt_sink *sink, const struct gt_gap *gap)
 {
 	struct gt_summary_process *p = ((struct summary_sink *)sink)->now;
-	uint64_t begin_ns = gap->begin_ns, ns;
+	uint8_t *where = gap->late     ? p->bucket_unseen
+			 : gap->paused ? p->bucket_paused
+				       : p->bucket_lost;
+	uint64_t *sum = gap->late ? &p->late_ns : gap->paused ? &p->paused_ns : &p->gap_ns;
+	uint64_t begin_ns = gap->begin_ns;
 
 	end_epoch(p, begin_ns, gap->end_ns);
 	see(p, gap->end_ns);
 	/* No time counts twice. */
 	if (begin_ns < p->gaps_until_ns)
 		begin_ns = p->gaps_until_ns;
-	ns = spread_gap(p, gap->late ? p->bucket_unseen : p->bucket_lost, begin_ns, gap->end_ns);
-	if (gap->late)
-		p->late_ns += ns;
-	else
-		p->gap_ns += ns;
+	*sum += spread_gap(p, where, begin_ns, gap->end_ns);
+	p->pauses += gap->paused;
 	if (gap->end_ns > p->gaps_until_ns)
 		p->gaps_until_ns = gap->end_ns;
 	return 0;
+}
+
+static int on_mark(struct gt_sink *sink, const struct gt_mark *mark)
+{
+	struct summary_sink *k = (struct summary_sink *)sink;
+	int err = gt_summary_keep_mark(k->now, mark);
+
+	return err ? fail(k, err) : 0;
 }
 
 static int on_thread(struct gt_sink *sink, const struct gt_sink_thread *from)
@@ -521,6 +533,7 @@ static const struct gt_sink_ops ops = {
 	.process = on_process,
 	.span = on_span,
 	.gap = on_gap,
+	.mark = on_mark,
 	.thread = on_thread,
 	.pair = on_pair,
 	.end = on_end,

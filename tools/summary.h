@@ -2,8 +2,8 @@
 /*
  * summary.h - the numbers of one or more recordings: a sink that collects them, and their output as
  * text for people and as JSON for programs. Memory grows with threads and pairs of them, not with
- * slices. Percentiles come from histograms: exact below GT_HIST_EXACT ns, above with an error of
- * at most 1/64 of the value (upwards); the greatest is exact.
+ * slices or marks. Percentiles come from histograms: exact below GT_HIST_EXACT ns, above with an
+ * error of at most 1/64 of the value (upwards); the greatest is exact.
  *
  * The collected numbers may be read once the sink is finished. Used by one thread.
  */
@@ -15,8 +15,9 @@
 #include "jsonw.h"
 #include "sink.h"
 
-#define GT_SUMMARY_BUCKETS 60 /* of the utilisation over time, for each process */
-#define GT_SUMMARY_LONGEST 10 /* holds and waits kept for each process */
+#define GT_SUMMARY_BUCKETS 60  /* of the utilisation over time, for each process */
+#define GT_SUMMARY_LONGEST 10  /* holds and waits kept for each process .. */
+#define GT_SUMMARY_MARKS   100 /* .. and marks, the earliest */
 
 struct gt_summary;
 

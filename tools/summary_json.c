@@ -204,10 +204,8 @@ static void put_open(struct gt_jsonw *w, uint8_t open)
 		uint8_t bit;
 		const char *word;
 	} ends[] = {
-		{GT_OPEN_START, "start"},
-		{GT_OPEN_LOST, "lost"},
-		{GT_OPEN_END, "end"},
-		{GT_OPEN_EXIT, "exit"},
+		{GT_OPEN_START, "start"}, {GT_OPEN_LOST, "lost"}, {GT_OPEN_PAUSED, "paused"},
+		{GT_OPEN_END, "end"},     {GT_OPEN_EXIT, "exit"},
 	};
 	int first = 1;
 
@@ -275,6 +273,30 @@ static void put_longest(struct gt_jsonw *w, const char *key, const struct gt_sum
 	gt_jsonw_lit(w, "],\n");
 }
 
+/* ---- marks ---- */
+
+static void put_marks(struct gt_jsonw *w, const struct gt_summary_process *p)
+{
+	int first = 1;
+
+	put_u64(w, "marks_total", p->marks_total);
+	put_key(w, "marks");
+	gt_jsonw_lit(w, "[");
+	for (size_t i = 0; i < p->nmarks; i++) {
+		const struct gt_summary_mark *m = &p->marks[i];
+
+		put_comma(w, &first);
+		gt_jsonw_lit(w, "{");
+		put_text(w, "name", m->name);
+		put_tid(w, "tid", m->tid);
+		put_u64(w, "at_ns", m->at_ns);
+		put_last_u64(w, "offset_ns",
+			     m->at_ns > p->p.start_ns ? m->at_ns - p->p.start_ns : 0);
+		gt_jsonw_lit(w, "}");
+	}
+	gt_jsonw_lit(w, "],\n");
+}
+
 /* ---- over time ---- */
 
 static void put_gils(struct gt_jsonw *w, const struct gt_summary_process *p)
@@ -320,6 +342,7 @@ static void put_buckets(struct gt_jsonw *w, const struct gt_summary_process *p)
 		put_u64(w, "end_ns", p->bound_ns[i + 1]);
 		put_u64(w, "wait_ns", p->bucket_wait_ns[i]);
 		put_bool(w, "lost", p->bucket_lost[i] || p->bucket_unseen[i]);
+		put_bool(w, "paused", p->bucket_paused[i]);
 		put_last_u64(w, "gap_ns", p->bucket_gap_ns[i]);
 		gt_jsonw_lit(w, "}");
 	}
@@ -353,6 +376,8 @@ static void put_about(struct gt_jsonw *w, const struct gt_summary_process *p)
 	put_u64(w, "gaps", p->end.gaps);
 	put_u64(w, "gap_ns", p->gap_ns);
 	put_u64(w, "late_ns", p->end.late_ns);
+	put_u64(w, "pauses", p->pauses);
+	put_u64(w, "paused_ns", p->paused_ns);
 	put_u64(w, "unread_ns", p->unread_ns);
 	put_u64(w, "odd", p->end.odd);
 	put_bool(w, "killed", p->end.killed);
@@ -378,6 +403,7 @@ static void put_process(struct gt_jsonw *w, const struct gt_summary_process *p)
 	put_pairs(w, p);
 	put_longest(w, "longest_waits", p, GT_WAITS);
 	put_longest(w, "longest_holds", p, GT_HOLDS);
+	put_marks(w, p);
 	put_last_u64(w, "threads_total", p->nthreads);
 	gt_jsonw_lit(w, "}");
 }

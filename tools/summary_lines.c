@@ -112,6 +112,26 @@ const char *gt_line_held(char buf[GT_CELLS_NUMBER], const struct gt_summary_proc
 	return gt_cells_percent(buf, most, gt_summary_gils(p) ? p->known_ns : 0);
 }
 
+const char *gt_line_silent(const struct gt_summary_process *p)
+{
+	if (p->pauses && p->known_ns <= p->paused_ns / 100)
+		return "the recording was paused (almost) all the time";
+	return "no take or release was seen: a thread that has the GIL all the time does not show";
+}
+
+void gt_line_paused(char buf[GT_LINE_TEXT], const struct gt_summary_process *p)
+{
+	char ns[GT_CELLS_NUMBER], share[GT_CELLS_NUMBER];
+
+	*buf = '\0';
+	if (p->pauses)
+		snprintf(buf, GT_LINE_TEXT,
+			 "paused for %s (%s), in %" PRIu64 " pause%s, which count%s for nothing",
+			 gt_cells_ns(ns, p->paused_ns),
+			 gt_cells_percent(share, p->paused_ns, p->p.end_ns - p->p.start_ns),
+			 p->pauses, p->pauses == 1 ? "" : "s", p->pauses == 1 ? "s" : "");
+}
+
 void gt_line_loss(char buf[GT_LINE_TEXT], const struct gt_summary_process *p)
 {
 	char ns[GT_CELLS_NUMBER], share[GT_CELLS_NUMBER];
@@ -225,7 +245,7 @@ static void put_head(FILE *out, const struct gt_summary_process *p, int utf8)
 
 	gt_line_average(average, p);
 	if (gt_summary_silent(p))
-		snprintf(tail, sizeof(tail), "%s", GT_LINE_SILENT);
+		snprintf(tail, sizeof(tail), "%s", gt_line_silent(p));
 	else
 		snprintf(tail, sizeof(tail), "GIL held %s of %s, %s threads waiting on average",
 			 gt_line_held(held, p), gt_cells_ns(ns, p->known_ns), average);
@@ -258,6 +278,9 @@ static int put_fully(FILE *out, const struct gt_summary_process *p, int utf8)
 	if (waited > THREADS)
 		fprintf(out, "  ... and %zu more thread%s, together %s\n", waited - THREADS,
 			waited == THREADS + 1 ? "" : "s", gt_cells_ns(ns, rest));
+	gt_line_paused(text, p);
+	if (*text)
+		fprintf(out, "  %s\n", text);
 	gt_line_loss(text, p);
 	if (p->end.doubt)
 		fprintf(out, "  DO NOT TRUST THIS: GIL sites are missing%s\n",

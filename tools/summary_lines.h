@@ -33,9 +33,8 @@ const char *gt_line_blocker(char buf[GT_LINE_TEXT], const struct gt_summary_proc
 unsigned int gt_line_wait_for(FILE *out, const struct gt_summary_process *p,
 			      const struct gt_summary_slice *wait, unsigned int width, int utf8);
 
-/* Said of a process of which nothing was told. */
-#define GT_LINE_SILENT                                                                             \
-	"no take or release was seen: a thread that has the GIL all the time does not show"
+/* Said of a process of which nothing was told. Static. */
+const char *gt_line_silent(const struct gt_summary_process *p);
 
 /* How many threads waited, on average; "-": not known. */
 void gt_line_average(char buf[GT_CELLS_NUMBER], const struct gt_summary_process *p);
@@ -48,6 +47,9 @@ const char *gt_line_held(char buf[GT_CELLS_NUMBER], const struct gt_summary_proc
 
 /* What is missing, in one sentence; "": nothing. */
 void gt_line_loss(char buf[GT_LINE_TEXT], const struct gt_summary_process *p);
+
+/* How long it was paused; "": it was not. */
+void gt_line_paused(char buf[GT_LINE_TEXT], const struct gt_summary_process *p);
 
 /* The few lines for the end of a recording. 0 or -errno. */
 int gt_summary_brief(const struct gt_summary *s, const struct gt_summary_process **slowest,

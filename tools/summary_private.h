@@ -48,6 +48,12 @@ struct gt_summary_longest {
 	size_t n;
 };
 
+struct gt_summary_mark {
+	uint64_t at_ns;
+	char *name;
+	uint32_t tid; /* 0: the process's */
+};
+
 struct gt_summary_process {
 	struct gt_sink_process p; /* its texts are copies */
 	struct gt_sink_end end;   /* the same */
@@ -68,16 +74,23 @@ struct gt_summary_process {
 	uint64_t bucket_gap_ns[GT_SUMMARY_BUCKETS]; /* nothing is known of so much of it */
 	uint8_t bucket_lost[GT_SUMMARY_BUCKETS];    /* events of it were lost */
 	uint8_t bucket_unseen[GT_SUMMARY_BUCKETS];  /* there is no record of some of it */
+	uint8_t bucket_paused[GT_SUMMARY_BUCKETS];  /* in some of it nothing was to be recorded */
 	size_t bucket;                              /* where the latest slice was */
 
+	struct gt_summary_mark marks[GT_SUMMARY_MARKS]; /* the earliest, in order */
+	size_t nmarks;
+	uint64_t marks_total;
+
 	uint64_t gap_ns, late_ns; /* of the span: lost; before it was recorded */
-	uint64_t unread_ns;       /* of the span: behind a damage of the file */
-	uint64_t known_ns;        /* the span without these */
-	uint64_t seen_ns;         /* latest time that anything was told of */
-	uint64_t gaps_until_ns;   /* end of the latest gap */
-	uint64_t epoch;           /* number of the stretch between gaps that goes on .. */
-	uint64_t epoch_start_ns;  /* .. since when .. */
-	uint64_t epochs_ns;       /* .. and the length of those before it */
+	uint64_t pauses;
+	uint64_t paused_ns;      /* of the span */
+	uint64_t unread_ns;      /* of the span: behind a damage of the file */
+	uint64_t known_ns;       /* the span without these */
+	uint64_t seen_ns;        /* latest time that anything was told of */
+	uint64_t gaps_until_ns;  /* end of the latest gap */
+	uint64_t epoch;          /* number of the stretch between gaps that goes on .. */
+	uint64_t epoch_start_ns; /* .. since when .. */
+	uint64_t epochs_ns;      /* .. and the length of those before it */
 
 	/* Sums over its threads. */
 	uint64_t wait_ns, observed_ns;
@@ -88,6 +101,10 @@ struct gt_summary {
 	struct gt_summary_process **list; /* in the order of the inputs */
 	size_t n, size;
 };
+
+/* Counts a mark, and keeps it if it is among the earliest. -ENOMEM. */
+int gt_summary_keep_mark(struct gt_summary_process *p, const struct gt_mark *mark);
+void gt_summary_free_marks(struct gt_summary_process *p);
 
 size_t gt_summary_gils(const struct gt_summary_process *p);
 

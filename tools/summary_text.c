@@ -78,6 +78,9 @@ static void put_remarks(const struct page *g)
 	char ns[GT_CELLS_NUMBER], text[2 * GT_LINE_TEXT];
 	uint64_t missed[GT_WHATS] = {0};
 
+	gt_line_paused(text, p);
+	if (*text)
+		fprintf(g->out, "  %s\n", text);
 	gt_line_loss(text, p);
 	if (*text)
 		gt_cells_wrap(g->out, text, 2, GT_LINE_WIDTH - 2, g->utf8);
@@ -119,8 +122,8 @@ static void put_head(const struct page *g)
 
 	put_where(g);
 	fprintf(g->out, "  %s recorded: %" PRIu64 " events, %zu thread%s, ",
-		gt_cells_ns(ns, p->p.end_ns - p->p.start_ns), p->end.events, p->nthreads,
-		p->nthreads == 1 ? "" : "s");
+		gt_cells_ns(ns, p->p.end_ns - p->p.start_ns - p->paused_ns), p->end.events,
+		p->nthreads, p->nthreads == 1 ? "" : "s");
 	if (p->end.lost_unknown && !p->end.lost)
 		fprintf(g->out, "losses not counted\n");
 	else
@@ -130,7 +133,7 @@ static void put_head(const struct page *g)
 			put_gil(g, p->gils[i], ngils == 1);
 	gt_line_average(waiters, p);
 	if (gt_summary_silent(p))
-		fprintf(g->out, "  %s\n", GT_LINE_SILENT);
+		fprintf(g->out, "  %s\n", gt_line_silent(p));
 	else
 		fprintf(g->out, "%s  %s threads waiting on average\n",
 			ngils ? "" : "  GIL held: not known, as no hold was seen\n", waiters);
@@ -237,6 +240,7 @@ static void put_bars(const struct page *g)
 	put_bar(g, "waiting", p->bucket_wait_ns, most);
 	missing = put_marks(g, "lost", p->bucket_lost);
 	missing |= put_marks(g, "no record", p->bucket_unseen);
+	missing |= put_marks(g, "paused", p->bucket_paused);
 	gt_cells_ns(ns, (p->p.end_ns - p->p.start_ns) / GT_SUMMARY_BUCKETS);
 	fprintf(g->out,
 		"  a column is %s; %s: held all the time, %" PRIu64 ".%02" PRIu64
@@ -417,6 +421,7 @@ static void put_open(const struct page *g, const struct gt_summary_slice *s, uns
 	} ends[] = {
 		{GT_OPEN_START, "began before the recording"},
 		{GT_OPEN_LOST, "cut where events were lost"},
+		{GT_OPEN_PAUSED, "cut by a pause"},
 		{GT_OPEN_END, "lasted to the end"},
 		{GT_OPEN_EXIT, "the thread ended in it"},
 	};
@@ -465,6 +470,32 @@ static void put_longest(const struct page *g, enum gt_summary_what what)
 	}
 }
 
+/* ---- marks ---- */
+
+static void put_instants(const struct page *g)
+{
+	const struct gt_summary_process *p = g->p;
+	char text[GT_LINE_TEXT];
+
+	if (!p->marks_total)
+		return;
+	fprintf(g->out, "\n  %-*s %15s  mark\n", (int)g->label, "set by", "at");
+	for (size_t i = 0; i < p->nmarks; i++) {
+		const struct gt_summary_mark *m = &p->marks[i];
+		uint64_t at = m->at_ns > p->p.start_ns ? m->at_ns - p->p.start_ns : 0;
+		const char *by = m->tid ? gt_line_thread(text, p, m->tid) : "(the process)";
+
+		fprintf(g->out, "  ");
+		gt_cells_pad(g->out, by, g->label, g->utf8);
+		fprintf(g->out, " %6" PRIu64 ".%06" PRIu64 " s  ", at / 1000000000,
+			at / 1000 % 1000000);
+		gt_cells_put(g->out, m->name, GT_LINE_WIDTH - 20 - g->label, g->utf8);
+		fprintf(g->out, "\n");
+	}
+	if (p->marks_total > p->nmarks)
+		fprintf(g->out, "  ... and %" PRIu64 " more marks\n", p->marks_total - p->nmarks);
+}
+
 /* ---- the whole ---- */
 
 static int put_process(FILE *out, const struct gt_summary_process *p, int utf8)
@@ -486,6 +517,7 @@ static int put_process(FILE *out, const struct gt_summary_process *p, int utf8)
 	}
 	put_head(&g);
 	if (gt_summary_silent(p)) {
+		put_instants(&g);
 		fputc('\n', out);
 		return 0;
 	}
@@ -497,6 +529,7 @@ static int put_process(FILE *out, const struct gt_summary_process *p, int utf8)
 	err = put_blockers(&g);
 	put_longest(&g, GT_WAITS);
 	put_longest(&g, GT_HOLDS);
+	put_instants(&g);
 	fprintf(out, "\n");
 	return err;
 }

@@ -55,6 +55,11 @@ static int tee_gap(struct gt_sink *s, const struct gt_gap *gap)
 	HAND_ON(s, gap, gap);
 }
 
+static int tee_mark(struct gt_sink *s, const struct gt_mark *mark)
+{
+	HAND_ON(s, mark, mark);
+}
+
 static int tee_thread(struct gt_sink *s, const struct gt_sink_thread *thread)
 {
 	HAND_ON(s, thread, thread);
@@ -96,6 +101,7 @@ int gt_tee_create(struct gt_sink *const *sinks, size_t n, int *errors, struct gt
 		.process = tee_process,
 		.span = tee_span,
 		.gap = tee_gap,
+		.mark = tee_mark,
 		.thread = tee_thread,
 		.pair = tee_pair,
 		.end = tee_end,

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timeline.h"
 
-#include "sat.h"
 #include "slices.h"
-
-#define TIME_MAX (UINT64_MAX >> 2) /* later is no time; leaves room for additions */
 
 const char *gt_odd_text(enum gt_odd odd)
 {
@@ -20,15 +17,6 @@ const char *gt_odd_text(enum gt_odd odd)
 	};
 
 	return text[odd];
-}
-
-static uint64_t place(const struct gt_timeline *tl, uint64_t mono_ns)
-{
-	uint64_t ns = tl->opts.unix_ns ? tl->opts.unix_ns(tl->opts.ctx, mono_ns) : mono_ns;
-
-	if (ns > TIME_MAX)
-		ns = TIME_MAX;
-	return ns ? ns : 1;
 }
 
 /* Forgets what was known of a thread before the last gap. */
@@ -56,25 +44,14 @@ static int holds_by_before(const struct thread *t)
 	return t->state == HOLDING && t->open & GT_OPEN_START;
 }
 
-static void forget(struct gt_timeline *tl, struct thread *t)
-{
-	if (t->state == WAITING)
-		gt_blame_forget(tl->blame, &t->waiter);
-	else if (t->gil != GIL_INDEX_OTHER)
-		gt_blame_missed(tl->blame, t->gil);
-	gt_leave(tl, t);
-	gt_thread_unseen(t);
-	t->state = UNKNOWN;
-}
-
 /* Was memory read in the middle of a switch, or was the wait for no GIL? The event is right. */
 static void reconsider(struct gt_timeline *tl, struct thread *t, const struct gil_event *ev)
 {
 	if (holds_by_before(t) && (ev->kind != GIL_RELEASE || ev->gil != t->gil)) {
-		forget(tl, t);
+		gt_forget(tl, t);
 	} else if (t->state == WAITING && !tl->gils[t->gil].confirmed && ev->gil != t->gil) {
 		tl->stats.unconfirmed++;
-		forget(tl, t);
+		gt_forget(tl, t);
 	}
 }
 
@@ -82,7 +59,7 @@ static void reconsider(struct gt_timeline *tl, struct thread *t, const struct gi
 static void reconsider_holder(struct gt_timeline *tl, const struct gil *g)
 {
 	if (g->holder && holds_by_before(g->holder))
-		forget(tl, g->holder);
+		gt_forget(tl, g->holder);
 }
 
 /* ---- events ---- */
@@ -339,6 +316,8 @@ static void on_before(struct gt_timeline *tl, struct thread *t, const struct gil
 		confirm(tl, ev->gil);
 	if (t->last_ns || (holds && g->last_epoch))
 		return;
+	if (tl->epoch > 1 && tl->first_gap_ns <= tl->start_ns)
+		return; /* the gap begins right there: no time is left for it */
 	t->last_ns = tl->start_ns;
 	if (holds)
 		note_holder(tl, g, t);
@@ -352,7 +331,7 @@ static void on_before(struct gt_timeline *tl, struct thread *t, const struct gil
 			g->holder = t;
 	} else if (g->confirmed) {
 		gt_emit(tl, t, holds ? GT_SPAN_HOLD : GT_SPAN_TAKE, ev->gil, tl->start_ns,
-			tl->first_gap_ns, GT_OPEN_START | GT_OPEN_LOST);
+			tl->first_gap_ns, GT_OPEN_START | tl->first_gap_open);
 		gt_thread_lived(t, tl->first_gap_ns);
 	} else {
 		tl->stats.unconfirmed++;
@@ -375,60 +354,10 @@ static void on_thread_end(struct gt_timeline *tl, struct thread *t, uint64_t ns)
 	gt_thread_lived(t, ns);
 }
 
-/* ---- loss ---- */
-
-/* Nothing is known of the time of the gap; it is handed on. */
-static void skip(struct gt_timeline *tl, struct gt_gap *gap)
-{
-	if (gap->begin_ns > gap->end_ns)
-		gap->begin_ns = gap->end_ns;
-	/* By disorder between threads a state may have begun inside the gap: it gets no length. */
-	gt_cut_all(tl, gap->begin_ns, GT_OPEN_LOST);
-	tl->epoch_start_ns = max_ns(tl->epoch_start_ns, gap->end_ns);
-	gt_blame_gap(tl->blame, gap->begin_ns, tl->epoch_start_ns);
-	if (!tl->err)
-		tl->err = tl->sink->ops->gap(tl->sink, gap);
-}
-
-static void begin_epoch(struct gt_timeline *tl, const struct gt_gap *gap)
-{
-	if (tl->epoch++ == 1)
-		tl->first_gap_ns = gap->begin_ns;
-	tl->epoch_open = GT_OPEN_LOST;
-}
-
-static void on_lost(struct gt_timeline *tl, const struct gil_event *ev)
-{
-	struct gt_gap gap = {.begin_ns = place(tl, ev->lost.begin_mono_ns),
-			     .end_ns = place(tl, ev->mono_ns),
-			     .count = ev->lost.count};
-
-	skip(tl, &gap);
-	begin_epoch(tl, &gap);
-	tl->stats.gaps++;
-	tl->stats.lost = gt_sat_add(tl->stats.lost, gap.count);
-}
-
-static void on_late(struct gt_timeline *tl, const struct gil_event *ev)
-{
-	struct gt_gap gap = {.begin_ns = place(tl, ev->late.begin_mono_ns),
-			     .end_ns = place(tl, ev->mono_ns),
-			     .late = 1,
-			     .why = tl->opts.late_why};
-	int first = tl->epoch == 1 && !tl->active;
-
-	skip(tl, &gap);
-	if (first) /* as it ought to be: the recording begins here */
-		tl->start_ns = tl->epoch_start_ns;
-	else
-		begin_epoch(tl, &gap);
-	tl->stats.late_ns = gt_sat_add(tl->stats.late_ns, gap.end_ns - gap.begin_ns);
-}
-
 /* Its time, in the order of the thread's events. */
 static inline uint64_t arrive(struct gt_timeline *tl, struct thread *t, const struct gil_event *ev)
 {
-	uint64_t ns = place(tl, ev->mono_ns);
+	uint64_t ns = gt_place(tl, ev->mono_ns);
 
 	if (ns < t->last_ns) {
 		tl->stats.odd[GT_ODD_ORDER]++;
@@ -501,11 +430,43 @@ static void on_thread(struct gt_timeline *tl, struct thread *t, const struct gil
 		on_transition(tl, t, ev);
 }
 
-int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
+/* The thread of an event, as it is shown. */
+static inline int find_thread(struct gt_timeline *tl, const struct gil_event *ev, struct thread **t)
 {
 	uint32_t tid = ev->tid;
+	int err = tl->opts.rows ? gt_rows_find(tl->opts.rows, ev, &tid) : 0;
+
+	if (!err)
+		err = gt_threads_get(&tl->threads, tid, t);
+	if (!err)
+		tl->stats.threads = tl->threads.n;
+	return err;
+}
+
+/* It tells nothing of what threads are in, and may stand anywhere among the events around it. */
+static int on_mark(struct gt_timeline *tl, const struct gil_event *ev)
+{
+	struct gt_mark mark = {.at_ns = max_ns(gt_place(tl, ev->mono_ns), tl->start_ns),
+			       .name = ev->mark.name};
 	struct thread *t;
-	int err;
+	int err = ev->tid ? find_thread(tl, ev, &t) : 0;
+
+	if (err)
+		return err;
+	if (ev->tid)
+		mark.tid = t->tid;
+	if (tl->end_ns && mark.at_ns > tl->end_ns)
+		mark.at_ns = tl->end_ns;
+	tl->stats.marks++;
+	if (!tl->err && tl->sink->ops->mark)
+		tl->err = tl->sink->ops->mark(tl->sink, &mark);
+	return 0;
+}
+
+int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
+{
+	struct thread *t;
+	int err = 0;
 
 	switch (ev->kind) {
 	case GIL_WAIT:
@@ -518,33 +479,31 @@ int gt_timeline_event(struct gt_timeline *tl, const struct gil_event *ev)
 	case GIL_BEFORE:
 	case GIL_EXIT:
 	case GIL_LEFT:
-		err = tl->opts.rows ? gt_rows_find(tl->opts.rows, ev, &tid) : 0;
+		err = find_thread(tl, ev, &t);
 		if (!err)
-			err = gt_threads_get(&tl->threads, tid, &t);
-		if (err)
-			return err;
-		tl->stats.threads = tl->threads.n;
-		on_thread(tl, t, ev);
+			on_thread(tl, t, ev);
 		break;
 	case GIL_GIL:
 		if (!ev->unconfirmed)
 			confirm(tl, ev->gil);
 		break;
 	case GIL_LOST:
-		on_lost(tl, ev);
-		break;
 	case GIL_LATE:
-		on_late(tl, ev);
+	case GIL_PAUSED:
+		gt_on_gap(tl, ev);
+		break;
+	case GIL_MARK:
+		err = on_mark(tl, ev);
 		break;
 	default:
 		tl->stats.odd[GT_ODD_KIND]++;
 	}
-	return tl->err;
+	return err ? err : tl->err;
 }
 
 int gt_timeline_finish(struct gt_timeline *tl, uint64_t end_mono_ns)
 {
-	uint64_t end_ns = place(tl, end_mono_ns);
+	uint64_t end_ns = gt_place(tl, end_mono_ns);
 
 	gt_cut_all(tl, end_ns, GT_OPEN_END);
 	for (size_t i = 0; i < GT_ARRAY_SIZE(tl->gils); i++)
@@ -570,7 +529,9 @@ int gt_timeline_create(struct gt_sink *sink, const struct gt_timeline_opts *opts
 	tl->opts = *opts;
 	tl->epoch = 1; /* threads start with 0 */
 	tl->epoch_open = GT_OPEN_START;
-	tl->start_ns = tl->epoch_start_ns = place(tl, opts->start_mono_ns);
+	tl->start_ns = tl->epoch_start_ns = gt_place(tl, opts->start_mono_ns);
+	if (opts->end_mono_ns)
+		tl->end_ns = max_ns(gt_place(tl, opts->end_mono_ns), tl->start_ns);
 	tl->active_end = &tl->active;
 	err = gt_threads_init(&tl->threads);
 	if (!err)

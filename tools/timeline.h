@@ -28,13 +28,17 @@
  *    that id is of a new thread, which begins without the GIL, on the same row.
  *  - A gap cuts what is open at its beginning (GT_OPEN_LOST).
  *  - A LATE is a gap of which the number of events is not known. It comes first, so nothing is
- * open, and the start is its end.
+ *    open, and the start is its end.
+ *  - A PAUSED is one in which nothing was to be recorded (GT_OPEN_PAUSED). It is no loss, and may
+ *    stand at the start and at the end, too.
  *  - A release that was missed without a gap leaves the end of the hold unknown, anywhere up to
  *    the event that showed it. Such a hold gets no length (GT_OPEN_UNKNOWN) and is counted.
  *    A wait whose end was missed is treated alike.
  *  - A GIL seen only at a release may be another library's condition variable: the first release
  *    is kept aside until another event or a GIL record confirms that it is a GIL; if none does,
  *    it is counted and not drawn.
+ *
+ * A MARK goes to the sink at once, brought into the time of the recording. It changes nothing else.
  *
  * Used by one thread.
  */
@@ -66,6 +70,8 @@ struct gt_timeline_stats {
 	uint64_t releases[GT_FORCED_KINDS]; /* drop_gil slices by enum gt_span_forced */
 	uint64_t gaps, lost;
 	uint64_t late_ns; /* how long the process was there before its recording began */
+	uint64_t pauses, paused_ns;
+	uint64_t marks;
 	uint64_t odd[GT_ODD_KINDS];
 	uint64_t unconfirmed; /* releases on what never proved to be a GIL, not drawn */
 	uint32_t threads, gils;
@@ -78,6 +84,7 @@ const char *gt_odd_text(enum gt_odd odd);
 
 struct gt_timeline_opts {
 	uint64_t start_mono_ns; /* of the recording */
+	uint64_t end_mono_ns;   /* .. where marks end; 0: not known yet */
 	/* Places the events on Unix time; NULL: times are used as they are. */
 	uint64_t (*unix_ns)(const void *ctx, uint64_t mono_ns);
 	const void *ctx;

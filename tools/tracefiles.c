@@ -26,7 +26,7 @@ struct gt_tracefiles {
 	/* the open part */
 	struct gt_jsonw w;
 	struct gt_sink *chrome; /* NULL: none is open */
-	struct gt_tidmap drawn; /* threads of the process with a slice in it */
+	struct gt_tidmap drawn; /* threads of the process with a slice or a mark in it */
 	struct process process;
 	uint8_t in_process; /* .chrome has been told of it .. */
 	uint8_t shows;      /* .. and of something in it */
@@ -277,7 +277,7 @@ static int tell_thread(struct gt_tracefiles *t, uint32_t tid)
 	return t->chrome->ops->thread(t->chrome, &thread);
 }
 
-/* What comes last in a process, for the threads that have slices in this part. */
+/* What comes last in a process, for the threads that this part shows. */
 static int end_process_in_part(struct gt_tracefiles *t)
 {
 	struct gt_sink_end end = {.doubt = gt_threadnames_doubt(t->o.names, t->process.p.order)};
@@ -415,6 +415,27 @@ static int files_gap(struct gt_sink *s, const struct gt_gap *gap)
 	return note(t, err);
 }
 
+static int mark_in_part(struct gt_tracefiles *t, const struct gt_mark *mark)
+{
+	uint32_t number;
+	int err = make_room(t, mark->at_ns);
+
+	return err || !mark->tid ? err : gt_tidmap_add(&t->drawn, mark->tid, &number);
+}
+
+static int files_mark(struct gt_sink *s, const struct gt_mark *mark)
+{
+	struct gt_tracefiles *t = of(s);
+	int err;
+
+	if (t->refused)
+		return 0;
+	err = t->o.part_bytes ? mark_in_part(t, mark) : 0;
+	if (!err)
+		err = t->chrome->ops->mark(t->chrome, mark);
+	return note(t, err);
+}
+
 static int files_thread(struct gt_sink *s, const struct gt_sink_thread *thread)
 {
 	struct gt_tracefiles *t = of(s);
@@ -459,6 +480,7 @@ int gt_tracefiles_sink(struct gt_tracefiles *t, struct gt_sink **out)
 		.process = files_process,
 		.span = files_span,
 		.gap = files_gap,
+		.mark = files_mark,
 		.thread = files_thread,
 		.end = files_end,
 		.finish = files_finish,

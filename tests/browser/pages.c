@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pages DIR: writes the report pages that tests/browser/test_report.py looks at into DIR. */
+/*
+ * pages DIR: writes the report pages that tests/browser/test_report.py looks at into DIR;
+ * pages DIR marks: those of tests/browser/test_marks.py.
+ */
 #include "../unit/htmlfix.h"
 
 #define MANY 10000000 /* slices */
@@ -146,6 +149,167 @@ static void make_apart(const char *dir)
 	close_in(&p);
 }
 
+/* ---- pauses and marks ---- */
+
+#define MS UINT64_C(1000000)
+
+/*
+ * Twice the same, with a pause of 30 ms in between and one of 2 ms in front, and a gap of lost
+ * events behind; a hold is cut by the pause. Marks: of the process, of threads, one of a thread
+ * that is not known, two close to each other, one in the pause.
+ */
+static void make_marks(const char *dir)
+{
+	struct crowd c = {.threads = 5,
+			  .first_tid = 100,
+			  .start_ns = BASE_NS + 2 * MS,
+			  .slices = 400,
+			  .long_hold_ns = 2 * MS,
+			  .seed = 9};
+	struct gt_sink_end end = {.events = 1600,
+				  .threads = 5,
+				  .gils = 1,
+				  .lost = 77,
+				  .gaps = 1,
+				  .lost_ns = 4 * MS,
+				  .paused_ns = 32 * MS};
+	struct gt_span cut = {.kind = GT_SPAN_HOLD, .tid = 101, .open = GT_OPEN_PAUSED};
+	struct gt_gap gap = {.count = 77};
+	struct page p;
+	uint64_t len_ns, again_ns;
+
+	crowd_run(NULL, &c);
+	len_ns = c.end_ns - c.start_ns;
+	cut.start_ns = c.end_ns;
+	cut.end_ns = c.end_ns + MS;
+	again_ns = cut.end_ns + 30 * MS;
+	gap.begin_ns = again_ns + len_ns;
+	gap.end_ns = gap.begin_ns + 4 * MS;
+
+	open_in(&p, dir, "marks.html");
+	page_process(&p, 100, 0, "GIL Trace: steps.py", BASE_NS, gap.end_ns + MS);
+	page_pause(&p, BASE_NS, BASE_NS + 2 * MS);
+	page_mark(&p, BASE_NS + 3 * MS, 0, "warm-up ends");
+	crowd_run(&p, &c);
+	page_span(&p, &cut);
+	page_pause(&p, cut.end_ns, again_ns);
+	for (uint64_t i = 0; i < 6; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "step %llu", (unsigned long long)i);
+		page_mark(&p, again_ns + i * len_ns / 6 + 10000, 100, name);
+	}
+	page_mark(&p, again_ns + len_ns / 6 + 12000, 103,
+		  "flush right behind the first step, as the log is full");
+	page_mark(&p, again_ns + len_ns / 2, 999, "by a thread that ended");
+	page_mark(&p, again_ns - 10 * MS, 0, "while paused");
+	c.start_ns = again_ns;
+	crowd_run(&p, &c);
+	free(c.pair_ns);
+	EACH(&p, gap, &gap);
+	crowd_threads(&p, &c, 2 * len_ns);
+	EACH(&p, end, &end);
+	close_in(&p);
+}
+
+/* Over all of the recording, each ten microseconds, by each thread in turn. */
+static void make_many_marks(const char *dir)
+{
+	enum { MARKS = 100000 };
+	struct crowd c = {.threads = 16,
+			  .first_tid = 100,
+			  .start_ns = BASE_NS,
+			  .slices = 100000,
+			  .long_hold_ns = 5 * MS,
+			  .seed = 10};
+	const struct gt_sink_end end = {
+		.events = c.slices, .threads = c.threads, .gils = 1, .marks = MARKS};
+	struct page p;
+
+	crowd_run(NULL, &c);
+	open_in(&p, dir, "manymarks.html");
+	page_process(&p, 100, 0, "GIL Trace: busy.py", BASE_NS, c.end_ns);
+	for (uint32_t i = 0; i < MARKS; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "step %u", i);
+		page_mark(&p, BASE_NS + i * ((c.end_ns - BASE_NS) / MARKS),
+			  c.first_tid + i % c.threads, name);
+	}
+	crowd_run(&p, &c);
+	free(c.pair_ns);
+	crowd_threads(&p, &c, c.end_ns - BASE_NS);
+	EACH(&p, end, &end);
+	close_in(&p);
+}
+
+/* Marks that all of them have, as one gives them from outside, and one of rank 2 alone. */
+static void make_marked_ranks(const char *dir)
+{
+	struct page p;
+
+	open_in(&p, dir, "markedranks.html");
+	for (uint32_t rank = 0; rank < 4; rank++) {
+		struct crowd c = {.threads = 3,
+				  .first_tid = 1000 * (rank + 1),
+				  .start_ns = BASE_NS,
+				  .slices = 500,
+				  .long_hold_ns = 5 * MS,
+				  .seed = rank};
+		const struct gt_sink_end end = {.events = 500,
+						.threads = 3,
+						.gils = 1,
+						.paused_ns = rank == 3 ? 20 * MS : 0};
+
+		crowd_run(NULL, &c);
+		page_process(&p, c.first_tid, rank, "GIL Trace: rank.py", BASE_NS,
+			     c.end_ns + 20 * MS);
+		page_mark(&p, BASE_NS + 5 * MS, 0, "load begins");
+		page_mark(&p, BASE_NS + 15 * MS, 0, "load ends");
+		if (rank == 2)
+			page_mark(&p, BASE_NS + 25 * MS, c.first_tid + 1, "checkpoint");
+		crowd_run(&p, &c);
+		free(c.pair_ns);
+		if (rank == 3)
+			page_pause(&p, c.end_ns, c.end_ns + 20 * MS);
+		crowd_threads(&p, &c, c.end_ns - BASE_NS);
+		EACH(&p, end, &end);
+	}
+	close_in(&p);
+}
+
+/* All the time, so that nothing is known of it. */
+static void make_paused(const char *dir)
+{
+	const struct gt_sink_end end = {.gils = 0, .paused_ns = 1000 * MS};
+	struct page p;
+
+	open_in(&p, dir, "paused.html");
+	page_process(&p, 100, 0, "GIL Trace: idle.py", BASE_NS, BASE_NS + 1000 * MS);
+	page_pause(&p, BASE_NS, BASE_NS + 1000 * MS);
+	EACH(&p, end, &end);
+	close_in(&p);
+}
+
+static void make_hostile(const char *dir)
+{
+	struct page p;
+
+	open_in(&p, dir, "hostile.html");
+	put_hostile(&p);
+	close_in(&p);
+}
+
+static int make_marked_pages(const char *dir)
+{
+	make_marks(dir);
+	make_many_marks(dir);
+	make_marked_ranks(dir);
+	make_paused(dir);
+	make_hostile(dir);
+	return 0;
+}
+
 static int make_pages(const char *dir)
 {
 	const struct gt_sink_end nothing = {0};
@@ -157,9 +321,7 @@ static int make_pages(const char *dir)
 	make_losses(dir);
 	make_ranks(dir);
 	make_apart(dir);
-	open_in(&p, dir, "hostile.html");
-	put_hostile(&p);
-	close_in(&p);
+	make_hostile(dir);
 	open_in(&p, dir, "empty.html");
 	page_process(&p, 100, 0, "GIL Trace: idle.py", BASE_NS, BASE_NS + 1000000000);
 	EACH(&p, end, &nothing);
@@ -171,5 +333,7 @@ static int make_pages(const char *dir)
 
 int main(int argc, char **argv)
 {
+	if (argc == 3 && !strcmp(argv[2], "marks"))
+		return make_marked_pages(argv[1]);
 	return argc == 2 ? make_pages(argv[1]) : 2;
 }

@@ -2,25 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report page in a real browser: what it shows, and how it behaves under mouse and keys.
 
-The pages are made by pages.c, and some by gil2trace from scripts of tests/golden.
-GT_BUILD_DIR tells where the programs are. GT_SHOTS=DIR keeps screenshots there.
+The pages are made by pages.c, and some by gil2trace from scripts of tests/golden. Pauses and marks
+are in test_marks.py; case.py says what the environment may tell.
 """
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import case  # noqa: E402
+from case import HOSTILE, Case  # noqa: E402
 from webdriver import Browser, png_colours  # noqa: E402
 
-BUILD = os.environ.get("GT_BUILD_DIR", os.path.join(HERE, "..", "..", "build"))
-SHOTS = os.environ.get("GT_SHOTS")
 FRAME_MS = 100  # generous: machines that test are slow and busy
 PAGE_MAX = 20000000
-HOSTILE = "</script><script>alert(1)</script><!-- \"'{}[]&amp;\\ "
 
 # The selected row's longest slice of a kind, with its place on the screen.
 LONGEST = """
@@ -40,62 +35,11 @@ browser = None
 
 def setUpModule():
     global pages, browser
-    browser = Browser().__enter__()
-    pages = tempfile.mkdtemp(prefix="gil-pages-")
-    subprocess.run([os.path.join(BUILD, "tests", "report_pages"), pages], check=True)
+    pages, browser = case.begin()
 
 
 def tearDownModule():
-    if browser:
-        browser.stop()
-    if pages:
-        shutil.rmtree(pages)
-
-
-class Case(unittest.TestCase):
-    size = (1280, 900)
-
-    def open(self, name):
-        self.path = os.path.join(pages, name)
-        browser.size_to(*self.size)
-        browser.open(self.path)
-        self.addCleanup(self.check_quiet)
-
-    def check_quiet(self):
-        """The page has said nothing on the console, and asked for nothing but itself."""
-        self.assertEqual(browser.logs("browser"), [])
-        asked = [line["message"] for line in browser.logs("performance")
-                 if '"Network.requestWillBeSent"' in line["message"]]
-        self.assertTrue(all("file://" + os.path.abspath(self.path) in a for a in asked), asked)
-        self.assertLessEqual(len(asked), 1)
-
-    def run_js(self, script, *args):
-        return browser.run(script, *args)
-
-    def text(self, selector):
-        return self.run_js("return document.querySelector(arguments[0]).innerText", selector)
-
-    def window(self):
-        return self.run_js("return giltrace.window()")
-
-    def span(self):
-        t0, t1 = self.window()
-        return t1 - t0
-
-    def focus_timeline(self):
-        self.run_js("document.getElementById('timeline').scrollIntoView();"
-                    "document.getElementById('rows').focus()")
-
-    def settle(self, script, *args):
-        """Until the script is true, in spite of glides that take some frames."""
-        self.assertTrue(browser.wait(script, *args), script)
-
-    def shoot(self, name):
-        return browser.screenshot(SHOTS and os.path.join(SHOTS, name + ".png"))
-
-    def no_overflow(self):
-        self.assertEqual(self.run_js(
-            "return document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0)
+    case.end()
 
 
 class Small(Case):
@@ -336,17 +280,6 @@ class Small(Case):
             self.shoot("small-" + theme)
             browser.keys("t")
 
-    def contrast(self, a, b):
-        """As WCAG 2.1 counts it."""
-        values = self.run_js("const s = getComputedStyle(document.documentElement);"
-                             "return [...arguments].map(n => s.getPropertyValue('--' + n).trim())", a, b)
-        light = []
-        for value in values:
-            parts = [int(value[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-            r, g, b = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-            light.append(0.2126 * r + 0.7152 * g + 0.0722 * b)
-        return (max(light) + 0.05) / (min(light) + 0.05)
-
     def test_names_for_all(self):
         """Whoever does not see it has a word for all that can be used."""
         nameless = self.run_js("""
@@ -465,15 +398,6 @@ class Losses(Case):
 class Converted(Case):
     """From a recording to the page by the program itself."""
 
-    def convert(self, script):
-        gil = os.path.join(pages, script + ".gil")
-        subprocess.run([os.path.join(BUILD, "tests", "txt2gil"),
-                        os.path.join(HERE, "..", "golden", script + ".txt"), gil], check=True)
-        subprocess.run([os.path.join(BUILD, "gil2trace"), "-q", gil, "--html",
-                        os.path.join(pages, script + ".html")], check=True,
-                       stderr=subprocess.DEVNULL)
-        self.open(script + ".html")
-
     def test_lost(self):
         self.convert("lost")
         self.assertEqual(self.run_js("return giltrace.items()"), 4)
@@ -564,7 +488,7 @@ class Others(Case):
     def test_hostile_names(self):
         """They are text, here and there; a dialog or a second script would fail the driver."""
         self.open("hostile.html")
-        self.assertEqual(self.run_js("return document.scripts.length"), 4)
+        self.assertEqual(self.run_js("return document.scripts.length"), 5)
         self.assertIn(HOSTILE.strip(), self.text("h1"))
         self.assertIn(HOSTILE.strip(), self.text("#labels"))
         self.assertIn(HOSTILE.strip(), self.text("#banners"))
@@ -682,7 +606,4 @@ class Others(Case):
 
 
 if __name__ == "__main__":
-    result = unittest.main(verbosity=2, exit=False).result
-    if result.wasSuccessful() and not result.testsRun:
-        sys.exit(77)  # skipped, as ctest knows it
-    sys.exit(not result.wasSuccessful())
+    case.main()

@@ -88,6 +88,8 @@ class Trace:
                         if e["ph"] == "M" and e["name"] == "thread_name"}
         self.processes = {int(e["pid"]): e["args"]["name"] for e in self.events
                           if e["ph"] == "M" and e["name"] == "process_name"}
+        self.marks = [(int(e["pid"]), int(e["args"].get("thread", 0)), ns(e["ts"]), e["name"])
+                      for e in self.events if e["ph"] == "I" and e.get("s") == "p"]
         self.arrows = collections.defaultdict(dict)
         for e in self.events:
             if e["ph"] in ("s", "f"):

@@ -12,6 +12,7 @@ import zlib
 
 WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = 1, 2, 3, 4, 5, 6
 FORCED, THREAD, GIL, LOST, BEFORE, EXIT, LEFT, LATE = 7, 8, 9, 10, 11, 12, 13, 14
+EXTENDED, MARK, PAUSED = 15, 16, 17  # these two stand as the first, with their kind in front
 COUNTED = (WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED)
 WAITING, HOLDING = 1, 2  # what a BEFORE tells
 
@@ -42,7 +43,7 @@ def thread_fields(ns_tid=0, comm=b"", host_tid=0, name=b""):
     return varint(ns_tid) + bytes([len(comm)]) + comm + varint(host_tid) + bytes([len(name)]) + name
 
 
-def header(major=1, minor=2, machine=62):
+def header(major=1, minor=3, machine=62):
     head = struct.pack("<8sHHIIII", b"\x89GIL\r\n\x1a\n", major, minor, 32, machine, 0, 0)
     return head + struct.pack("<I", zlib.crc32(head))
 
@@ -97,7 +98,7 @@ class Records:
 class GilWriter:
     """Seals a block when it has `records` records (FORCED and its release are never parted)."""
 
-    def __init__(self, path, records=4000, minor=2, machine=62):
+    def __init__(self, path, records=4000, minor=3, machine=62):
         self.file = open(path, "wb")
         self.file.write(header(minor=minor, machine=machine))
         self.records, self.seq, self.events, self.lost = records, 0, 0, 0
@@ -146,6 +147,14 @@ class GilWriter:
         """Events are missing between the two."""
         self.lost += count
         self.event(LOST, end, 0, 0, varint(end - begin) + varint(count))
+
+    def pause(self, begin, end):
+        """Nobody wanted to know what happens between the two."""
+        self.event(EXTENDED, end, 0, 0, varint(PAUSED) + varint(end - begin))
+
+    def mark(self, ns, tid, name):
+        raw = name if isinstance(name, bytes) else name.encode()
+        self.event(EXTENDED, ns, tid, 0, varint(MARK) + bytes([len(raw)]) + raw)
 
     def late(self, begin, end):
         self.event(LATE, end, 0, 0, varint(end - begin))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GIL with threads, made up from a seed, that knows the truth of itself.
 
-    m = Model(seed, threads=6, gils=2, rounds=500, gaps=2)
+    m = Model(seed, threads=6, gils=2, rounds=500, gaps=2, pauses=1, marks=9)
     m.write(path)          a .gil file of it
     m.truth()              what can be known from the file, by brute force: a Truth
 
 The truth is worked out from what the threads were in, not from events. A thread's state is known
-in a stretch without losses from its first event there (from the stretch's begin, if that event is
-a release, or a BEFORE told at the start) up to the stretch's end, or its own.
+in a stretch without losses and pauses from its first event there (from the stretch's begin, if that
+event is a release, or a BEFORE told at the start) up to the stretch's end, or its own. Marks change
+nothing of all that.
 """
 import bisect
 import collections
@@ -22,6 +23,7 @@ DRIFT = (40 * US, -25 * US, 60 * US)  # of CLOCK_MONOTONIC_RAW in one second aft
 # What a thread was in, from begin to end. forced: a hold's release; None: it has not released.
 State = collections.namedtuple("State", "kind tid gil begin end forced ended")
 Record = collections.namedtuple("Record", "ns kind tid gil forced")
+Mark = collections.namedtuple("Mark", "ns tid name")  # tid 0: the process's
 WAITS, HOLDS, YIELDS = "take_gil", "hold_gil", "drop_gil"
 
 
@@ -35,7 +37,8 @@ class Thread:
 class Model:
     def __init__(self, seed, threads=5, gils=1, rounds=400, gaps=0, exits=0, told=True,
                  killed=False,
-                 switches=0.5, pid=4242, rank=None, start=1000 * S, unix=1700000000 * S, pace=1):
+                 switches=0.5, pid=4242, rank=None, start=1000 * S, unix=1700000000 * S, pace=1,
+                 pauses=0, begins_paused=False, ends_paused=False, marks=0):
         """pace: how many times slower all goes; a second or more is needed for clocks to drift."""
         self.rnd = random.Random(seed)
         self.pid, self.rank, self.killed, self.told = pid, rank, killed, told
@@ -53,8 +56,10 @@ class Model:
         self.begin_states()
         self.run(rounds)
         self.finish()
-        self.gaps = self.choose_gaps(gaps)
+        self.gaps, self.pauses = self.choose_gaps(gaps, pauses)
+        self.pause_ends(begins_paused, ends_paused)
         self.visible = self.see()
+        self.marks = self.choose_marks(marks)
 
     # ---- the run ----
 
@@ -164,12 +169,13 @@ class Model:
 
     # ---- what is lost, and what can be known then ----
 
-    def choose_gaps(self, n):
+    def choose_gaps(self, lost, paused):
         """Stretches of which all events are missing; a YIELD stays at its release."""
+        n = lost + paused
         places = [i for i in range(10, len(self.records)) if self.records[i].kind != YIELD and
                   self.records[i - 1].ns < self.records[i].ns]
         if not n:
-            return []
+            return [], []
         cuts = sorted(self.rnd.sample(places, 2 * n))
         gaps = []
         for i, j in zip(cuts[::2], cuts[1::2]):
@@ -177,18 +183,38 @@ class Model:
             end = self.rnd.randrange(max(self.records[j - 1].ns, begin), self.records[j].ns) + 1
             begin = min(begin, self.records[i].ns)
             gaps.append((begin, end, j - i))
-        return gaps
+        of_pauses = set(self.rnd.sample(range(n), paused))
+        return ([g for i, g in enumerate(gaps) if i not in of_pauses],
+                [g[:2] for i, g in enumerate(gaps) if i in of_pauses])
+
+    def pause_ends(self, begins, ends):
+        """A few records from the start on, or before the end, are missing, too."""
+        cuts = [i for i in range(4, len(self.records)) if self.records[i].kind != YIELD]
+        if begins:
+            self.pauses.insert(0, (self.start, self.records[cuts[0] - 1].ns + 1))
+        if ends:
+            begin = self.records[cuts[-4] - 1].ns + 1
+            self.pauses.append((max([begin] + [e for _, e, *_ in self.unknown()]), self.end))
+
+    def unknown(self):
+        """Losses and pauses: sorted [(begin, end, number of events or None)]."""
+        return sorted(self.gaps + [p + (None,) for p in self.pauses])
 
     def seen(self, ns):
-        return not any(begin <= ns < end for begin, end, _ in self.gaps)
+        return not any(begin <= ns < end for begin, end, _ in self.unknown())
 
     def stretches(self):
-        """Without losses: [(begin, end)]."""
+        """Between them: [(begin, end)]."""
         edges = [self.start]
-        for begin, end, _ in self.gaps:
+        for begin, end, _ in self.unknown():
             edges += [begin, end]
         edges.append(self.end)
         return list(zip(edges[::2], edges[1::2]))
+
+    def choose_marks(self, n):
+        times = sorted(self.rnd.sample(range(self.start, self.end + 1), n))
+        tids = [0] + sorted(self.threads)
+        return [Mark(ns, self.rnd.choice(tids), "step %d" % i) for i, ns in enumerate(times)]
 
     def see(self):
         return [r for r in self.records if self.seen(r.ns)]
@@ -219,8 +245,14 @@ class Model:
     def to_unix(self, ns):
         return ns - self.start + self.unix
 
-    def write(self, path, records=4000, order=None, flush_at=(), names=None):
-        """order: the visible records in another. flush_at: where a block is sealed, by index."""
+    def write(self, path, records=4000, order=None, flush_at=(), names=None, astray=0):
+        """order: the visible records in another. flush_at: where a block is sealed, by index.
+        astray: so many records before or behind its place may a mark stand."""
+        marks = collections.defaultdict(list)
+        for m in self.marks:
+            i = sum(r.ns < m.ns for r in self.visible)
+            i += random.Random(m.ns).randint(-astray, astray)
+            marks[min(max(i, 0), len(self.visible))].append(m)
         with GilWriter(path, records) as w:
             w.meta(self.meta())
             w.site()
@@ -233,10 +265,11 @@ class Model:
                 w.thread(self.start, tid, tid, raw[:15], 0, raw)
             for tid, (state, gil) in sorted(self.told_before.items()):
                 w.before(self.start, tid, gil, state)
-            gaps, next_clock = collections.deque(self.gaps), self.start + S
+            gaps, next_clock = collections.deque(self.unknown()), self.start + S
             for i, r in enumerate(self.visible if order is None else order):
+                self.write_marks(w, marks[i])
                 while gaps and gaps[0][1] <= r.ns:
-                    w.gap(*gaps.popleft())
+                    self.write_gap(w, *gaps.popleft())
                 while next_clock <= r.ns and order is None:
                     self.clock(w, next_clock)
                     next_clock += S
@@ -246,10 +279,25 @@ class Model:
                     w.release(r.ns, r.tid, r.gil, r.forced)
                 else:
                     w.event(r.kind, r.ns, r.tid, r.gil)
+            for gap in gaps:
+                self.write_gap(w, *gap)
+            self.write_marks(w, marks[len(self.visible)])
             w.flush()
             self.clock(w, self.end)
             if not self.killed:
                 w.end(self.end)
+
+    @staticmethod
+    def write_gap(w, begin, end, count):
+        if count is None:
+            w.pause(begin, end)
+        else:
+            w.gap(begin, end, count)
+
+    @staticmethod
+    def write_marks(w, marks):
+        for m in marks:
+            w.mark(m.ns, m.tid, m.name)
 
 
 class Truth:
@@ -285,7 +333,7 @@ class Truth:
         for n, (begin, end) in enumerate(self.m.stretches()):
             i = bisect.bisect_left(times, begin)
             first = events[i] if i < len(events) and times[i] < end else None
-            if n == 0 and tid in self.m.told_before:
+            if n == 0 and tid in self.m.told_before and end > begin:
                 since = begin
             elif first is None:
                 continue

@@ -176,6 +176,109 @@ class What(Filtered):
         self.assertEqual(self.tree(), sorted(self.files))
 
 
+class Marks(b.Case):
+    """Marks and pauses under filters; docs/trace.md says what is let through."""
+
+    def setUp(self):
+        super().setUp()
+        self.models = [Model(41, threads=4, pauses=2, marks=60, pid=4200, rank=0),
+                       Model(42, threads=3, marks=30, pid=5200, rank=1)]
+        self.files = ["GIL_%d.gil" % m.pid for m in self.models]
+        for m, name in zip(self.models, self.files):
+            m.write(self.path(name))
+        self.all = sorted((m.pid, x.tid, m.to_unix(x.ns), x.name)
+                          for m in self.models for x in m.marks)
+        self.begin = min(m.unix for m in self.models)
+
+    def expect(self, keep, *options):
+        run = self.run_it(*(tuple(self.files) + options + ("-o", "-")))
+        trace = b.Trace(run.out)
+        want = [x for x in self.all if keep(*x[:3])]
+        self.assertEqual(sorted(trace.marks), want)
+        self.assertTrue(set(x[:2] for x in want if x[1]) <= set(trace.threads))
+        if options:
+            self.assertIn(", %d mark(s)" % (len(self.all) - len(want)), run.err)
+        return trace
+
+    def paused(self, trace):
+        return [(int(e["pid"]), b.ns(e["ts"]), b.ns(e["args"]["end"])) for e in trace.events
+                if e["name"] == "paused" and e["ph"] == "I"]
+
+    def test_all(self):
+        m = self.models[0]
+        trace = self.expect(lambda *x: True)
+        self.assertEqual(self.paused(trace),
+                         [(m.pid, m.to_unix(x), m.to_unix(y)) for x, y in m.pauses])
+
+    def test_range(self):
+        at = self.all[20][2], self.all[45][2]
+        for options in ((seconds(at[0]), seconds(at[1])),
+                        ("%dns" % (at[0] - self.begin), "%dns" % (at[1] - self.begin))):
+            self.expect(lambda pid, tid, ns: at[0] <= ns < at[1], "--from=" + options[0],
+                        "--to=" + options[1])
+        # its end and its beginning, exactly
+        self.expect(lambda pid, tid, ns: ns < at[1] + 1, "--to=%dns" % (at[1] + 1))
+        self.expect(lambda pid, tid, ns: ns > at[0], "--from=%dns" % (at[0] + 1))
+
+    def test_pauses_in_the_range(self):
+        m = self.models[0]
+        (x0, y0), (x1, y1) = [tuple(map(m.to_unix, p)) for p in m.pauses]
+        trace = self.trace(self.files[0], "--to=%dns" % ((y0 + x1) // 2), "--tid=1")
+        self.assertEqual(self.paused(trace), [(m.pid, x0, y0)])
+        trace = self.trace(self.files[0], "--from=%dns" % (y1 - 1), "--min-dur=1s")
+        self.assertEqual(self.paused(trace), [(m.pid, x1, y1)])
+
+    def test_threads_and_processes(self):
+        self.expect(lambda pid, tid, ns: tid in (0, 4201), "--tid=4201")
+        self.expect(lambda pid, tid, ns: pid == 5200, "--pid=5200")
+        self.expect(lambda pid, tid, ns: pid == 5200 and tid in (0, 5201), "--pid=5200",
+                    "--tid=5201")
+
+    def test_rows_for_marks_alone(self):
+        """Slices are gone, marks are not: their threads need rows, and no others."""
+        run = self.run_it(*self.files, "--min-dur=3600s", "-o", "-")
+        trace = b.Trace(run.out)
+        self.assertEqual(trace.slices, [])
+        self.assertEqual({x for x in trace.threads if x[1] < 4194304},
+                         {x[:2] for x in self.all if x[1]})
+        self.assertNotIn("mark(s)", run.err.split("left out by the filters")[1])
+
+    def test_relative_time(self):
+        trace = b.Trace(self.run_it(*self.files, "--time=relative", "-o", "-").out)
+        self.assertEqual(sorted(trace.marks),
+                         sorted((p, t, ns - self.begin + 1, n) for p, t, ns, n in self.all))
+
+    def test_parts(self):
+        """Each is a trace of its own, with the rows of what is marked in it."""
+        m = Model(43, threads=8, gils=2, rounds=6000, pauses=2, marks=400)
+        m.write(self.path("big.gil"))
+        whole = self.trace("big.gil")
+        self.run_it("big.gil", "--split=1", "-o", "p.json")
+        names = [n for n in self.tree() if n.startswith("p_")]
+        self.assertGreater(len(names), 1)
+        parts = [b.Trace(b.read_json(self.path(n))) for n in names]
+        self.assertEqual(sorted(x for p in parts for x in p.marks), sorted(whole.marks))
+        self.assertEqual(sorted(x for p in parts for x in self.paused(p)), self.paused(whole))
+        self.assertTrue(all(p.marks for p in parts))
+
+    def test_parts_of_marks_alone(self):
+        """Threads that do nothing else have rows in each part that shows a mark of theirs."""
+        with GilWriter(self.path("marks.gil")) as w:
+            w.meta({"process.pid": "7"})
+            w.clock(S, S, 2 * S)
+            for i in range(6000):
+                w.mark(S + i, 8 + i // 1000, "x" * 100)
+            w.end(S + MS)
+        self.run_it("marks.gil", "--split=1", "-o", "p.json")
+        parts = [b.Trace(b.read_json(self.path(n))) for n in self.tree() if n.startswith("p_")]
+        self.assertGreater(len(parts), 1)
+        self.assertEqual(sorted(x for p in parts for x in p.marks),
+                         [(7, 8 + i // 1000, 2 * S + i, "x" * 100) for i in range(6000)])
+        for p in parts:
+            self.assertEqual({t for t in p.threads if t[1] < 4194304},
+                             {x[:2] for x in p.marks})
+
+
 class Blame(Filtered):
     def test_who_blocked_whom(self):
         """Each wait's parts, and the thread that had the GIL longest meanwhile."""

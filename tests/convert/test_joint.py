@@ -12,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import base as b  # noqa: E402
-from joint import Joint, MS, by_pid  # noqa: E402
+from joint import Joint, MS, NO_OVERLAP, S, UNIX, by_pid  # noqa: E402
 from model import Model  # noqa: E402
 from profilers import Profiler  # noqa: E402
 
@@ -134,6 +134,28 @@ class Layouts(Joint):
         run = self.convert("GIL_7000_rank_0.gil", "--profiler=prof", "-o", "joint2",
                            status=b.LEFT_OUT)
         self.assertIn(os.path.basename(lone), run.err)
+
+    def test_windows_of_one_process(self):
+        """It profiles twice, and records each window: each recording is beside its own trace."""
+        folders = []
+        for i in range(2):
+            m = Model(20 + i, threads=4, rounds=250, rank=0, pid=7000, unix=UNIX + 60 * i * S,
+                      start=(100000 + 60 * i) * S, pace=8)
+            m.write(self.path("GIL_7000_rank_0_%d.gil" % i))
+            d, place = self.axis(m)
+            folders.append((m, place, self.profiler(m, place).torch_npu(
+                self.path("prof"), raw_offset=d, name="h_7000_2024010100000%d000_ascend_pt" % i)))
+        both = ["GIL_7000_rank_0_0.gil", "GIL_7000_rank_0_1.gil"]
+        run = self.convert(*both, "--profiler=prof", "-o", "joint")
+        self.assertNotRegex(run.err, NO_OVERLAP + "|same process")
+        for m, place, folder in folders:
+            files = self.check_insight(self.path("joint"), os.path.basename(folder))
+            lanes = by_pid(b.parse(b.read_json(files["trace.json"])))
+            self.check_placed(m, sum(lanes.values(), []), place)
+        run = self.convert(*both, "--profiler", folders[0][2], "-o", "joint2", status=b.LEFT_OUT)
+        self.assertRegex(run.err, both[1] + ".*(%s)" % NO_OVERLAP)
+        run = self.convert(both[0], "--profiler=prof", "-o", "joint3", status=b.LEFT_OUT)
+        self.assertRegex(run.err, "(%s).*%s" % (NO_OVERLAP, os.path.basename(folders[1][2])))
 
     def test_nobody_has_a_partner(self):
         m = self.rank(3)

@@ -62,6 +62,54 @@ class Merged(Joint):
                 self.assertTrue(name.startswith("GIL "), name)
                 self.assertEqual(order[row], str(10 * i + 5), "the sort index of its thread")
 
+    def test_marks_and_pauses(self):
+        """In lanes of their own, and inline on the rows of the threads that have set them."""
+        m = self.rank(0, pauses=1, marks=40)
+        d, place = self.axis(m)
+        p = self.profiler(m, place)
+        p.torch_npu(self.path("prof"), raw_offset=d)
+        for inline in (False, True):
+            self.convert("GIL_7000_rank_0.gil", "--profiler=prof", "--merge", "-o", "all.json",
+                         "--lanes=%s" % ("inline" if inline else "separate"))
+            ours = self.merged(b.read_json(self.path("all.json")), p)
+            rows = {e["tid"]: e["args"]["name"] for e in ours if e["name"] == "thread_name"}
+            marks = {s: [e for e in ours if e.get("s") == s] for s in "pt"}
+            self.assertEqual([e["name"] for e in marks["p"]], [x.name for x in m.marks])
+            for e, x in zip(marks["p"], m.marks):
+                self.assertLessEqual(abs(b.ns(e["ts"]) - place(x.ns)), US)
+                self.assertEqual(int(e["args"].get("thread", 0)), x.tid)
+            self.assertEqual({rows[e["tid"]] for e in marks["p"]}, {"GIL marks"})
+            by_threads = [x for x in m.marks if x.tid]
+            self.assertEqual([(e["name"], e["ts"]) for e in marks["t"]],
+                             [(e["name"], e["ts"]) for e in marks["p"] if e["args"]])
+            self.assertEqual([rows[e["tid"]] for e in marks["t"]],
+                             ["GIL " * inline + "worker-%d %d" % (x.tid - m.pid, x.tid)
+                              for x in by_threads])
+            paused, = [e for e in ours if e["name"] == "paused"]
+            self.assertEqual(rows[paused["tid"]], "GIL paused")
+            for text, ns in zip((paused["ts"], paused["args"]["end"]), m.pauses[0]):
+                self.assertLessEqual(abs(b.ns(text) - place(ns)), US)
+            if inline:
+                self.assertFalse(set(rows) & {str(t) for t in p.tids}, "their rows are not ours")
+
+    def test_clipped_marks(self):
+        """Those outside of the Profiler's time are left out."""
+        m = self.rank(0, marks=60)
+        d, place = self.axis(m)
+        p = self.profiler(m, place)
+        p.torch_npu(self.path("prof"), raw_offset=d)
+        self.convert("GIL_7000_rank_0.gil", "--profiler=prof", "--merge", "--clip", "-o",
+                     "all.json")
+        ours = self.merged(b.read_json(self.path("all.json")), p)
+        times = [b.ns(e["ts"]) for e in p.events if e["ph"] == "X"]
+        got = {e["name"] for e in ours if e.get("s") == "p"}
+        self.assertTrue(0 < len(got) < 60)
+        inside = {x.name for x in m.marks if min(times) < place(x.ns) < max(times)}
+        self.assertTrue(inside <= got, inside - got)
+        near = {x.name for x in m.marks
+                if min(times) - 2 * S < place(x.ns) < max(times) + 2 * S}
+        self.assertTrue(got <= near, got - near)
+
     def test_several(self):
         ranks = [self.rank(0), self.rank(1)]
         placed = []

@@ -21,7 +21,11 @@ KINDS = [dict(threads=2), dict(threads=6, gils=2, gaps=2), dict(threads=8, gaps=
          dict(threads=9, gils=3, gaps=1, exits=2, killed=True), dict(threads=4, told=False, gaps=1),
          dict(threads=12, rounds=900, switches=0.9), dict(threads=1, rounds=50),
          dict(threads=4, gils=4, rounds=200),
-         dict(threads=5, switches=0)]
+         dict(threads=5, switches=0),
+         dict(threads=5, pauses=3, marks=20),
+         dict(threads=7, gils=2, gaps=2, pauses=2, exits=2, marks=150, begins_paused=True),
+         dict(threads=4, begins_paused=True, ends_paused=True, marks=7),
+         dict(threads=3, pauses=1, ends_paused=True, killed=True)]
 
 
 def share(part, whole):
@@ -129,9 +133,16 @@ class Numbers(b.Case):
 
     def is_cut(self, m, s):
         """Did it begin or end out of sight?"""
-        begins = {st.begin for st in m.states if st.tid == s.tid and st.kind == s.kind and
-                  st.begin > m.start}
-        return s.begin not in begins or not s.ended
+        return s.begin not in self.begins(m, s) or not s.ended
+
+    @staticmethod
+    def begins(m, s):
+        return {st.begin for st in m.states if st.tid == s.tid and st.kind == s.kind and
+                st.begin > m.start}
+
+    def is_cut_by(self, gaps, m, s):
+        return ((s.begin in {g[1] for g in gaps} and s.begin not in self.begins(m, s)) or
+                (s.end in {g[0] for g in gaps} and not s.ended))
 
     def test_longest(self):
         for m, t, process in self.each():
@@ -146,6 +157,8 @@ class Numbers(b.Case):
                     self.assertEqual((x["ns"], x["gil"]), (s.end - s.begin, s.gil))
                     self.assertEqual(x["offset_ns"], s.begin - m.start)
                     self.assertEqual(bool(x["open"]), self.is_cut(m, s), x)
+                    self.assertEqual("paused" in x["open"], self.is_cut_by(m.pauses, m, s), x)
+                    self.assertEqual("lost" in x["open"], self.is_cut_by(m.gaps, m, s), x)
                     if kind == HOLDS:
                         self.assertEqual(x["forced"], s.forced)
                         continue
@@ -165,6 +178,8 @@ class Numbers(b.Case):
                              (m.to_unix(m.start), m.to_unix(m.end)))
             self.assertEqual((process["span_ns"], process["known_ns"]), (m.end - m.start, known))
             self.assertEqual(process["gap_ns"], sum(e - s for s, e, _ in m.gaps))
+            self.assertEqual((process["pauses"], process["paused_ns"]),
+                             (len(m.pauses), sum(e - s for s, e in m.pauses)))
             self.assertEqual((process["gaps"], process["lost"]),
                              (len(m.gaps), sum(n for _, _, n in m.gaps)))
             self.assertEqual((process["killed"], process["odd"], process["doubt"],
@@ -177,6 +192,14 @@ class Numbers(b.Case):
             self.assertEqual((process["wait_ns"], process["observed_ns"]), (wait, observed))
             self.near(process["wait_share"], share(wait, observed))
             self.near(process["contention"], share(wait, known))
+
+    def test_marks(self):
+        for m, _, process in self.each():
+            self.assertEqual(process["marks_total"], len(m.marks))
+            self.assertEqual([(x["at_ns"], x["offset_ns"], x["tid"] or 0, x["name"])
+                              for x in process["marks"]],
+                             [(m.to_unix(x.ns), x.ns - m.start, x.tid, x.name)
+                              for x in m.marks[:100]])
 
     def test_gils(self):
         for m, t, process in self.each():
@@ -213,13 +236,15 @@ class Numbers(b.Case):
                            WAITS)
             holds = {g: [(m.to_unix(s), m.to_unix(e)) for s, e, _ in t.holds[g]] for g in m.gils}
             gaps = [(m.to_unix(s), m.to_unix(e)) for s, e, _ in m.gaps]
+            pauses = [(m.to_unix(s), m.to_unix(e)) for s, e in m.pauses]
             for i, (x, y) in enumerate(itertools.zip_longest(buckets, buckets[1:])):
                 if y:
                     self.assertEqual(x["end_ns"], y["start_ns"])
                 self.assertEqual(x["wait_ns"], within(waits, x), i)
-                self.assertEqual(x["gap_ns"], within(gaps, x), i)
-                self.assertEqual(x["lost"], any(s < x["end_ns"] and x["start_ns"] < e for s,
-                                                e in gaps), i)
+                self.assertEqual(x["gap_ns"], within(gaps + pauses, x), i)
+                for key, spans in (("lost", gaps), ("paused", pauses)):
+                    self.assertEqual(x[key], any(s < x["end_ns"] and x["start_ns"] < e
+                                                 for s, e in spans), (i, key))
                 for g in process["gils"]:
                     self.assertEqual(g["bucket_held_ns"][i], within(holds[g["gil"]], x),
                                      (i, g["gil"]))
@@ -266,6 +291,29 @@ class Order(b.Case):
         self.slices = sorted(self.trace("a.gil").slices, key=lambda s: s[:6])
         for records in (1, 5, 64):
             self.same(records=records)
+
+    def test_with_pauses(self):
+        self.m = Model(14, threads=6, gils=2, gaps=1, pauses=2, begins_paused=True)
+        self.m.write(self.path("a.gil"))
+        self.want = self.summary("a.gil")
+        self.slices = sorted(self.trace("a.gil").slices, key=lambda s: s[:6])
+        for records in (1, 5, 64):
+            self.same(records=records)
+
+    def test_marks_beside_their_places(self):
+        """Other processes stamp them, and they are written when they are read."""
+        plain = self.want["processes"][0]
+        self.m.marks = self.m.choose_marks(60)
+        self.m.write(self.path("a.gil"))
+        self.want = self.summary("a.gil")
+        changed, = self.want["processes"]
+        self.assertEqual(dict(changed, marks=[], marks_total=0), plain, "marks change numbers")
+        marks = sorted(self.trace("a.gil").marks)
+        self.assertEqual(marks, sorted((self.m.pid, m.tid, self.m.to_unix(m.ns), m.name)
+                                       for m in self.m.marks))
+        for astray, records in ((3, 1), (40, 7), (10000, 4000)):
+            self.same(astray=astray, records=records)
+            self.assertEqual(sorted(self.trace("a.gil").marks), marks)
 
     def test_events_of_gils_among_each_other(self):
         """As from several buffers: a few microseconds out of order, but for each thread and GIL."""
@@ -398,6 +446,33 @@ class Text(b.Case):
         self.assertEqual(self.tree(), sorted(self.files))
         self.run_it(*(self.files + ["--html=t.html"]))
         self.assertEqual(self.tree(), sorted(self.files + ["t.html"]))
+
+
+class Asked(b.Case):
+    """Pauses and marks, which somebody has asked for, in the text."""
+
+    def test_text(self):
+        m = Model(31, threads=4, pauses=2, marks=120)
+        m.write(self.path("a.gil"))
+        run = self.run_it("a.gil", "--summary", env=dict(os.environ, LC_ALL="C.UTF-8"))
+        text = run.out.decode("utf-8")
+        paused = sum(e - s for s, e in m.pauses)
+        share = re.search(r"(?m)^  paused for \S+ \S+ \(([\d.]+)%\), in 2 pauses, which", text)
+        self.assertAlmostEqual(float(share.group(1)), 100 * paused / (m.end - m.start), delta=0.06)
+        self.assertRegex(text, r"(?m)^  paused   \|[ !]{60}\|$")
+        self.assertNotIn("LOST", text)
+        self.assertIn(", 0 lost\n", text)
+        listed = re.findall(r"(?m)^  (\S+(?: \S+)?) +(\d+\.\d{6}) s  (step \d+)$", text)
+        self.assertEqual([x[1:] for x in listed],
+                         [("%d.%06d" % divmod((x.ns - m.start) // 1000, 1000000), x.name)
+                          for x in m.marks[:100]])
+        self.assertEqual([x[0] for x in listed],
+                         ["worker-%d %d" % (x.tid - m.pid, x.tid) if x.tid else "(the process)"
+                          for x in m.marks[:100]])
+        self.assertIn("\n  ... and 20 more marks\n", text)
+        self.assertIn("120 mark(s)", run.err)
+        self.assertRegex(run.err, r"a\.gil: paused for 0\.\d{3} s, in 2 pause\(s\)")
+        self.assertNotIn("warning", run.err)
 
 
 class Unknown(b.Case):

@@ -17,7 +17,8 @@ import gilwrite as g  # noqa: E402
 MS, S = b.MS, b.S
 SEEDS = int(os.environ.get("GT_WILD_SEEDS") or 40)
 KINDS = ([g.WAIT, g.ACQUIRE, g.RELEASE] * 6 + [g.YIELD] * 2 +
-         [g.TAKE, g.DROPPED, g.EXIT, g.LEFT, g.LOST])
+         [g.TAKE, g.DROPPED, g.EXIT, g.LEFT, g.LOST, g.PAUSED, g.MARK])
+NAMES = ["step", b"\xff\x1b[m\n", b"\"ph\":\"X\"}", "x" * 127]
 STEPS = [0, 1, 3, 7, 900, MS]
 
 
@@ -41,6 +42,10 @@ def write(path, rnd, pid):
             kind = rnd.choice(KINDS)
             if kind == g.LOST:
                 w.gap(max(1, now - rnd.choice([0, 5, MS, S])), now, rnd.choice([1, 1 << 40]))
+            elif kind == g.PAUSED:
+                w.pause(max(1, now - rnd.choice([0, 5, MS, S])), now)
+            elif kind == g.MARK:
+                w.mark(now, rnd.choice([0, 77] + tids), rnd.choice(NAMES))
             else:
                 w.event(kind, now, rnd.choice(tids), rnd.choice([0] * 6 + [1, 2, 255]))
         w.flush()
@@ -67,7 +72,7 @@ def options(rnd):
 
 class Wild(b.Case):
     def check_process(self, p):
-        known = p["known_ns"] + p["gap_ns"] + p["unread_ns"]
+        known = p["known_ns"] + p["gap_ns"] + p["paused_ns"] + p["unread_ns"]
         self.assertTrue(p["span_ns"] - p["late_ns"] <= known <= p["span_ns"])
         for gil in p["gils"]:
             if gil["gil"] != "other":
@@ -89,6 +94,15 @@ class Wild(b.Case):
             self.assertEqual(lengths[0], max([t[what]["max_ns"] for t in p["threads"]] or [0]))
         for w in p["longest_waits"]:
             self.assertEqual(w["held_ns"] + w["nobody_ns"] + w["unknown_ns"], w["ns"])
+
+    def check_marks(self, processes, marks):
+        for p in processes:
+            mine = sorted((ns, name, tid) for pid, tid, ns, name in marks if pid == p["pid"])
+            told = [(m["at_ns"], m["name"], m["tid"] or 0) for m in p["marks"]]
+            self.assertEqual(p["marks_total"], len(mine))
+            self.assertEqual(len(told), min(100, len(mine)))
+            self.assertEqual([t[0] for t in told], [m[0] for m in mine[:100]])
+            self.assertTrue(set(told) <= set(mine))
 
     def check_totals(self, processes, slices):
         total = collections.Counter()
@@ -120,6 +134,7 @@ class Wild(b.Case):
             self.check_process(p)
         whole = self.read("all.json")
         self.check_totals(processes, whole.slices)
+        self.check_marks(processes, whole.marks)
         b.gil2trace(*(names + ["--per-rank", "-o", "ranks"]), cwd=self.dir)
         ranks = [os.path.join("ranks", n) for n in os.listdir(self.path("ranks"))]
         self.assertEqual(self.counted(*map(self.read, ranks)), self.counted(whole))
@@ -134,6 +149,7 @@ class Wild(b.Case):
         some = self.read("some.json")
         if "--time=relative" not in chosen:
             self.assertFalse(self.counted(some) - self.counted(whole), chosen)
+            self.assertTrue(set(some.marks) <= set(whole.marks), chosen)
         return len(whole.slices)
 
     def test_outputs_agree(self):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Any sequence of events must give slices that keep the promises of sink.h; and the events of a
- * simulated process, some of them lost, must never give a hold or a wait that was not there.
+ * Any sequence of events must give slices that keep the promises of sink.h, and the same without
+ * the marks in it, and with losses in place of its pauses; and the events of a simulated process,
+ * some of them lost, must never give a hold or a wait that was not there.
  *
  * The first byte says what the rest is: an even one, events, EVENT_BYTES each, and its next bits
  * are options; otherwise a text "SEED COUNT" from which COUNT random sequences (1, 5, ..) or
@@ -11,6 +12,7 @@
 
 #include "keepfix.h"
 #include "rows.h"
+#include "simfix.h"
 #include "timeline.h"
 
 #define START_NS    1000
@@ -19,17 +21,21 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct gt_timeline *begin(struct keeper *k, uint32_t main_tid, int functions, int told,
-				 struct gt_rows *rows)
+#define TIME_MAX (UINT64_MAX >> 2) /* slices.h's */
+
+static struct gt_timeline *begin(struct keeper *k, uint64_t end_ns, uint32_t main_tid,
+				 int functions, int told, struct gt_rows *rows)
 {
 	const struct gt_timeline_opts opts = {.start_mono_ns = START_NS,
+					      .end_mono_ns = end_ns,
 					      .main_tid = main_tid,
 					      .rows = rows,
 					      .functions = functions != 0,
 					      .forced_told = told != 0};
 	struct gt_timeline *tl;
 
-	*k = (struct keeper){.sink = {&keeper_ops}};
+	*k = (struct keeper){.sink = {&keeper_ops}, .start_ns = START_NS};
+	k->end_ns = end_ns < START_NS ? START_NS : end_ns < TIME_MAX ? end_ns : TIME_MAX;
 	MUST(!gt_timeline_create(&k->sink, &opts, &tl));
 	return tl;
 }
@@ -47,6 +53,7 @@ static void finish(struct gt_timeline *tl, struct keeper *k, uint64_t end_ns)
 	MUST(!gt_timeline_finish(tl, end_ns));
 	MUST(st->spans[0] + st->spans[1] + st->spans[2] == k->spans.n);
 	MUST(st->releases[0] + st->releases[1] + st->releases[2] == st->spans[GT_SPAN_DROP]);
+	MUST(st->marks == k->marks);
 	k->unconfirmed = st->unconfirmed;
 	gt_timeline_free(tl);
 	keep_check(k);
@@ -65,6 +72,12 @@ static struct gil_event make_event(const uint8_t *p, uint64_t now)
 		ev.lost.count = p[1];
 	} else if (ev.kind == GIL_LATE) {
 		ev.late.begin_mono_ns = now - p[4];
+	} else if (ev.kind == 15 && p[4] & 1) {
+		ev.kind = GIL_MARK;
+		ev.mark.name = "name";
+	} else if (ev.kind == 15) {
+		ev.kind = GIL_PAUSED;
+		ev.paused.begin_mono_ns = now - p[4];
 	} else if (ev.kind == GIL_GIL) {
 		ev.unconfirmed = p[4] & 1;
 	} else if (ev.kind == GIL_RELEASE) {
@@ -92,14 +105,73 @@ static struct gt_rows *make_rows(const struct gil_event *ev, size_t n)
 	return rows;
 }
 
+static void run_events(uint8_t options, const struct gil_event *ev, size_t n, uint64_t end_ns,
+		       struct keeper *kept)
+{
+	struct gt_rows *rows = options & 16 ? make_rows(ev, n) : NULL;
+	uint32_t main_tid = options >> 1 & 1 ? (rows ? 7 : 1) : 0;
+	struct gt_timeline *tl = begin(kept, end_ns, main_tid, options & 4, options & 8, rows);
+
+	for (size_t i = 0; i < n; i++)
+		feed(tl, &ev[i]);
+	finish(tl, kept, end_ns);
+	gt_rows_free(rows);
+}
+
+/* Leaves out the marks, and makes losses of the pauses. Returns how many are left. */
+static size_t make_plain(struct gil_event *ev, size_t n)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct gil_event *to = &ev[left];
+
+		*to = ev[i];
+		left += to->kind != GIL_MARK;
+		if (to->kind != GIL_PAUSED)
+			continue;
+		to->kind = GIL_LOST;
+		to->lost.count = 0;
+		to->lost.begin_mono_ns = ev[i].paused.begin_mono_ns;
+	}
+	return left;
+}
+
+static void compare_spans(const struct list *spans, const struct list *plain)
+{
+	MUST(spans->n == plain->n);
+	for (size_t i = 0; i < spans->n; i++) {
+		struct gt_span a = spans->v[i], b = plain->v[i];
+
+		if (a.open & GT_OPEN_PAUSED)
+			a.open = (uint8_t)((a.open & ~GT_OPEN_PAUSED) | GT_OPEN_LOST);
+		MUST(a.start_ns == b.start_ns && a.end_ns == b.end_ns && a.tid == b.tid);
+		MUST(a.kind == b.kind && a.open == b.open && a.gil == b.gil);
+		MUST(a.forced == b.forced && a.acquired == b.acquired);
+		MUST(!memcmp(&a.wait, &b.wait, sizeof(a.wait)));
+	}
+}
+
+static void compare_plain(const struct keeper *k, const struct keeper *plain)
+{
+	compare_spans(&k->spans, &plain->spans);
+	MUST(k->npairs == plain->npairs);
+	for (size_t i = 0; i < k->npairs; i++)
+		MUST(k->pairs[i].victim == plain->pairs[i].victim &&
+		     k->pairs[i].blocker == plain->pairs[i].blocker &&
+		     k->pairs[i].ns == plain->pairs[i].ns);
+	for (size_t i = 0; i < KEEP_ROWS; i++)
+		MUST(k->threads[i].first_ns == plain->threads[i].first_ns &&
+		     k->threads[i].observed_ns == plain->threads[i].observed_ns &&
+		     k->threads[i].unknown_ns == plain->threads[i].unknown_ns);
+}
+
 static void run_bytes(uint8_t options, const uint8_t *p, size_t size)
 {
 	size_t n = size / EVENT_BYTES;
 	struct gil_event *ev = calloc(n + 1, sizeof(*ev));
-	struct gt_rows *rows = NULL;
-	uint64_t now = START_NS + 50;
-	struct gt_timeline *tl;
-	struct keeper kept;
+	uint64_t now = START_NS + 50, end_ns;
+	struct keeper kept, plain;
 
 	MUST(ev);
 	for (size_t i = 0; i < n; i++, p += EVENT_BYTES) {
@@ -110,24 +182,15 @@ static void run_bytes(uint8_t options, const uint8_t *p, size_t size)
 			now = UINT64_MAX - p[3];
 		ev[i] = make_event(p, now);
 	}
-	if (options & 16)
-		rows = make_rows(ev, n);
-	tl = begin(&kept, options >> 1 & 1 ? (rows ? 7 : 1) : 0, options & 4, options & 8, rows);
-	for (size_t i = 0; i < n; i++)
-		feed(tl, &ev[i]);
-	finish(tl, &kept, now - (now > 20 ? 20 : 0));
-	gt_rows_free(rows);
+	end_ns = now - (now > 20 ? 20 : 0);
+	run_events(options, ev, n, end_ns, &kept);
+	if (!(options & 16)) { /* rows without an id are numbered as they come */
+		run_events(options, ev, make_plain(ev, n), end_ns, &plain);
+		compare_plain(&kept, &plain);
+		keep_free(&plain);
+	}
 	keep_free(&kept);
 	free(ev);
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-	z = (z ^ z >> 27) * 0x94d049bb133111eb;
-	return z ^ z >> 31;
 }
 
 static void run_random(uint64_t seed)
@@ -136,7 +199,7 @@ static void run_random(uint64_t seed)
 	size_t n = next_random(&seed) % 200;
 	/* Mostly kinds that mean something, or nothing would follow from anything. */
 	static const uint8_t few[] = {1, 2, 3, 4},
-			     many[] = {1, 2, 3, 4, 1, 2, 3, 4, 5, 8, 10, 14, 11, 12, 12, 13};
+			     many[] = {1, 2, 3, 4, 1, 2, 3, 4, 5, 8, 10, 14, 11, 15, 12, 13};
 	int use_few = (int)(next_random(&seed) & 1);
 
 	for (size_t i = 0; i < n * EVENT_BYTES; i++)
@@ -153,180 +216,6 @@ static void run_random(uint64_t seed)
 }
 
 /* ---- a simulated process ---- */
-
-#define SIM_THREADS 6
-#define SIM_GILS    2
-#define SIM_FOREIGN 5 /* a condition variable that is no GIL */
-
-enum sim_state { OUT, WAITS, HOLDS, YIELDS };
-
-struct sim {
-	uint64_t rnd, now;
-	struct {
-		enum sim_state state;
-		uint8_t gil;
-		uint8_t forced; /* HOLDS: how it ends; YIELDS: 1 */
-		uint64_t since_ns;
-		enum sim_state before; /* what memory told of the start, until that is handed on */
-		uint8_t before_gil;
-	} threads[SIM_THREADS];
-	int holder[SIM_GILS];          /* -1: free */
-	uint8_t told[SIM_FOREIGN + 1]; /* GIL record: 1 unconfirmed, 2 confirmed */
-	struct list truth;
-	struct gil_event *events;
-	size_t n, size;
-	uint64_t record_from_ns;
-	uint8_t begun;
-	uint8_t reads_memory; /* as of 3.13: who waited or held at the start is told */
-	uint8_t forced_told;  /* format 1.1 */
-};
-
-static uint64_t roll(struct sim *s, uint64_t sides)
-{
-	return next_random(&s->rnd) % sides;
-}
-
-static struct gil_event *push(struct sim *s, uint8_t kind, int tid, uint8_t gil)
-{
-	MUST(s->n < s->size);
-	s->events[s->n] = (struct gil_event){
-		.kind = kind, .mono_ns = s->now, .tid = (uint32_t)tid, .gil = gil};
-	return &s->events[s->n++];
-}
-
-static void push_gil(struct sim *s, int tid, uint8_t gil, uint8_t confirmed)
-{
-	s->told[gil] = (uint8_t)(1 + confirmed);
-	push(s, GIL_GIL, tid, gil)->unconfirmed = !confirmed;
-}
-
-/* An event, and before it what the recorder tells of its GIL. */
-static void event(struct sim *s, uint8_t kind, int tid, uint8_t gil)
-{
-	struct gil_event *ev;
-
-	if (!s->begun)
-		return;
-	if (kind == GIL_RELEASE && !s->told[gil])
-		push_gil(s, tid, gil, 0);
-	else if ((kind == GIL_ACQUIRE || kind == GIL_WAIT) && s->told[gil] < 2)
-		push_gil(s, tid, gil, 1);
-	ev = push(s, kind, tid, gil);
-	if (kind == GIL_RELEASE && gil < SIM_GILS)
-		ev->forced = s->forced_told && s->threads[tid].forced;
-}
-
-/* The gate is opened: what memory tells of this moment. */
-static void begin_recording(struct sim *s)
-{
-	s->begun = 1;
-	if (!s->reads_memory)
-		return;
-	for (uint8_t gil = 0; gil < SIM_GILS; gil++)
-		push_gil(s, 0, gil, 1);
-	for (int i = 0; i < SIM_THREADS; i++) {
-		s->threads[i].before = s->threads[i].state;
-		s->threads[i].before_gil = s->threads[i].gil;
-	}
-}
-
-static void change(struct sim *s, int tid, enum sim_state state)
-{
-	static const uint8_t kinds[] = {
-		[WAITS] = GT_SPAN_TAKE, [HOLDS] = GT_SPAN_HOLD, [YIELDS] = GT_SPAN_DROP};
-	struct gt_span span = {.tid = (uint32_t)tid,
-			       .gil = s->threads[tid].gil,
-			       .kind = kinds[s->threads[tid].state],
-			       .forced = s->threads[tid].forced,
-			       .start_ns = s->threads[tid].since_ns,
-			       .end_ns = s->now};
-
-	if (s->threads[tid].state != OUT)
-		append(&s->truth, &span);
-	s->threads[tid].state = state;
-	s->threads[tid].forced = state == YIELDS;
-	s->threads[tid].since_ns = s->now;
-}
-
-static void acquire(struct sim *s, int tid)
-{
-	uint8_t gil = s->threads[tid].gil;
-
-	event(s, GIL_ACQUIRE, tid, gil);
-	change(s, tid, HOLDS);
-	s->holder[gil] = tid;
-	for (int i = 0; i < SIM_THREADS; i++)
-		if (i != tid && s->threads[i].state == YIELDS && s->threads[i].gil == gil)
-			change(s, i, OUT);
-}
-
-static void release(struct sim *s, int tid)
-{
-	uint8_t gil = s->threads[tid].gil;
-	int wanted = 0, forced, yields;
-
-	for (int i = 0; i < SIM_THREADS; i++)
-		wanted |= s->threads[i].state == WAITS && s->threads[i].gil == gil;
-	forced = wanted && roll(s, 2);
-	yields = forced && roll(s, 4); /* or another was quicker */
-	/* Format 1.0 tells of those that yield only. */
-	s->threads[tid].forced = yields || (forced && s->forced_told);
-	event(s, GIL_RELEASE, tid, gil);
-	s->holder[gil] = -1;
-	if (!yields) {
-		change(s, tid, OUT);
-		return;
-	}
-	change(s, tid, YIELDS);
-	s->now += roll(s, 3);
-	event(s, GIL_YIELD, tid, gil);
-}
-
-/* Its id is used again. */
-static void end_thread(struct sim *s, int tid)
-{
-	if (s->begun)
-		push(s, GIL_EXIT, tid, 0);
-	change(s, tid, OUT);
-}
-
-static void step(struct sim *s)
-{
-	int tid = (int)roll(s, SIM_THREADS);
-
-	s->now += 1 + roll(s, 20);
-	if (!s->begun && s->now >= s->record_from_ns)
-		begin_recording(s);
-	if (s->threads[tid].state < HOLDS && !roll(s, 30)) {
-		end_thread(s, tid);
-		return;
-	}
-	switch (s->threads[tid].state) {
-	case OUT:
-		s->threads[tid].gil = roll(s, 4) == 0;
-		if (s->holder[s->threads[tid].gil] < 0) {
-			acquire(s, tid);
-		} else {
-			event(s, GIL_WAIT, tid, s->threads[tid].gil);
-			change(s, tid, WAITS);
-		}
-		break;
-	case WAITS:
-		if (s->holder[s->threads[tid].gil] < 0)
-			acquire(s, tid);
-		else if (!roll(s, 4))
-			event(s, GIL_WAIT, tid, s->threads[tid].gil);
-		break;
-	case HOLDS:
-		if (!roll(s, 8) && !s->told[SIM_FOREIGN])
-			event(s, GIL_RELEASE, tid, SIM_FOREIGN);
-		else
-			release(s, tid);
-		break;
-	case YIELDS:
-		break;
-	}
-}
 
 /* Holders before all, those that waited before their first event, or at the end (tid -1). */
 static void feed_before(struct sim *s, struct gt_timeline *tl, int tid, enum sim_state state)
@@ -345,22 +234,48 @@ static void feed_before(struct sim *s, struct gt_timeline *tl, int tid, enum sim
 	}
 }
 
-/* Hands the events on, without some stretches of them, whose loss is told as the recorder does. */
+/* A stretch from the time of one event on: n events of it were lost, or it was paused. */
+static struct gil_event make_gap(struct sim *s, uint64_t begin_ns, size_t n)
+{
+	struct gil_event gap = {.kind = GIL_LOST};
+
+	gap.lost.begin_mono_ns = begin_ns;
+	gap.lost.count = n;
+	if (roll(s, 2)) {
+		gap.kind = GIL_PAUSED;
+		gap.paused.begin_mono_ns = begin_ns;
+	}
+	return gap;
+}
+
+/* Somebody marks something, which is not written where it belongs. */
+static void feed_mark(struct sim *s, struct gt_timeline *tl, uint64_t now)
+{
+	struct gil_event mark = {.kind = GIL_MARK, .mono_ns = now + roll(s, 50)};
+
+	mark.tid = (uint32_t)roll(s, SIM_THREADS);
+	mark.mark.name = "name";
+	feed(tl, &mark);
+}
+
+/*
+ * Hands the events on, with marks among them, and without some stretches, which is told as the
+ * recorder does.
+ */
 static void feed_lossy(struct sim *s, struct gt_timeline *tl, int lossy, uint64_t end_ns)
 {
 	feed_before(s, tl, -1, HOLDS);
 	for (size_t i = 0; i < s->n; i++) {
-		struct gil_event lost = {.kind = GIL_LOST};
-
+		if (!roll(s, 20))
+			feed_mark(s, tl, s->events[i].mono_ns);
 		if (lossy && !roll(s, 30)) {
 			size_t n = 1 + roll(s, roll(s, 2) ? 3 : 30);
+			struct gil_event gap = make_gap(s, s->events[i].mono_ns, n);
 
-			lost.lost.begin_mono_ns = s->events[i].mono_ns;
-			lost.lost.count = n;
 			i += n;
 			/* at the end the recorder tells what is still untold */
-			lost.mono_ns = i < s->n ? s->events[i].mono_ns : end_ns;
-			feed(tl, &lost);
+			gap.mono_ns = i < s->n ? s->events[i].mono_ns : end_ns;
+			feed(tl, &gap);
 			if (i >= s->n)
 				break;
 		}
@@ -549,12 +464,12 @@ static void run_simulation(uint64_t seed)
 	struct keeper kept;
 	struct gt_timeline *tl;
 	int lossy = (int)roll(&s, 2);
+	uint32_t main_tid;
 	uint64_t end_ns;
 
 	s.reads_memory = (uint8_t)roll(&s, 2);
 	s.forced_told = (uint8_t)roll(&s, 2);
-	tl = begin(&kept, (uint32_t)roll(&s, 2), 0, s.forced_told, NULL);
-
+	main_tid = (uint32_t)roll(&s, 2);
 	for (int i = 0; i < SIM_GILS; i++)
 		s.holder[i] = -1;
 	if (!roll(&s, 4))
@@ -565,6 +480,7 @@ static void run_simulation(uint64_t seed)
 	s.now += 1;
 	for (int i = 0; i < SIM_THREADS; i++)
 		change(&s, i, OUT);
+	tl = begin(&kept, end_ns, main_tid, 0, s.forced_told, NULL);
 	feed_lossy(&s, tl, lossy, end_ns);
 	finish(tl, &kept, end_ns);
 	compare(&s, &kept, lossy, end_ns);

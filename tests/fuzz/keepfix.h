@@ -32,8 +32,9 @@ struct keeper {
 	struct gt_sink_thread threads[KEEP_ROWS];
 	struct gt_pair pairs[KEEP_PAIRS];
 	size_t npairs;
-	uint64_t unconfirmed;
-	uint8_t named[KEEP_ROWS];
+	uint64_t unconfirmed, marks;
+	uint64_t start_ns, end_ns; /* of the recording */
+	uint8_t named[KEEP_ROWS], marked[KEEP_ROWS];
 };
 
 static void append(struct list *l, const struct gt_span *span)
@@ -69,7 +70,20 @@ static int keep_gap(struct gt_sink *sink, const struct gt_gap *gap)
 {
 	(void)sink;
 	MUST(gap->begin_ns > 0 && gap->begin_ns <= gap->end_ns);
-	MUST(!gap->late || !gap->count);
+	MUST(!(gap->late || gap->paused) || !gap->count);
+	MUST(!gap->late || !gap->paused);
+	return 0;
+}
+
+static int keep_mark(struct gt_sink *sink, const struct gt_mark *mark)
+{
+	struct keeper *k = (struct keeper *)sink;
+
+	MUST(!k->npairs && mark->name && *mark->name);
+	MUST(mark->at_ns >= k->start_ns && mark->at_ns <= k->end_ns);
+	MUST(fold(mark->tid) < KEEP_ROWS);
+	k->marked[fold(mark->tid)] |= mark->tid != 0;
+	k->marks++;
 	return 0;
 }
 
@@ -101,7 +115,12 @@ static int keep_pair(struct gt_sink *sink, const struct gt_pair *pair)
 }
 
 static const struct gt_sink_ops keeper_ops = {
-	.span = keep_span, .gap = keep_gap, .thread = keep_thread, .pair = keep_pair};
+	.span = keep_span,
+	.gap = keep_gap,
+	.mark = keep_mark,
+	.thread = keep_thread,
+	.pair = keep_pair,
+};
 
 static void keep_free(struct keeper *k)
 {
@@ -130,7 +149,7 @@ static int by_start(const void *a, const void *b)
 
 static void check_span(const struct gt_span *p)
 {
-	MUST(p->kind < GT_SPAN_KINDS && p->open < 2 * GT_OPEN_FINALIZING);
+	MUST(p->kind < GT_SPAN_KINDS && !(p->open & GT_OPEN_CLIPPED));
 	MUST(p->start_ns > 0 && p->start_ns <= p->end_ns);
 	MUST(!(p->open & GT_OPEN_UNKNOWN) || p->start_ns == p->end_ns);
 	MUST(!(p->open & GT_OPEN_FINALIZING) || p->kind == GT_SPAN_TAKE);
@@ -270,6 +289,8 @@ static void check_holders(struct keeper *k)
 /* Sorts the slices by time. */
 static void keep_check(struct keeper *k)
 {
+	for (size_t i = 0; i < KEEP_ROWS; i++)
+		MUST(k->named[i] || !k->marked[i]);
 	if (!k->spans.n) {
 		MUST(!k->npairs);
 		return;

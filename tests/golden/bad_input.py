@@ -222,7 +222,8 @@ class Inputs(Forms):
                              ("e.gil", "origin 1000s 1800000000s\nmeta process.parent_pid 42\n"
                               + one.replace("pid 42", "pid 45")),
                              ("f.gil", "origin 1000s 1800000000s\n"
-                              + one.replace("pid 42", "pid 46").replace("RANK", "default"))):
+                              + one.replace("pid 42", "pid 46").replace("RANK", "default")),
+                             ("g.gil", "origin 1000s 1800000000s\n" + one)):  # the next window
             self.make(script, name)
         said = self.run_form(["a.gil", "b.gil", "--per-rank", "-o", "out"], 3)
         self.assertIn("warning: b.gil: is of the same process (rank 3) as a.gil; both are shown", said)
@@ -233,6 +234,9 @@ class Inputs(Forms):
                               if e["name"] == "process_name"]), 2)
         said = self.run_form(["a.gil", "d.gil", "-o", "out.json"], 0)
         self.assertIn("d.gil: is of rank 3, as a.gil is; both are shown", said)
+        self.assertNotIn("warning", said)
+        said = self.run_form(["a.gil", "g.gil", "-o", "out.json"], 0)
+        self.assertIn("g.gil: is of the same process (rank 3) as a.gil, at another time; each", said)
         self.assertNotIn("warning", said)
         for other in "ef":
             self.assertNotIn("both are shown",

@@ -71,14 +71,19 @@ class Golden(Case):
             for _ in range(rnd.randrange(200)):
                 now += rnd.randrange(5000)
                 kind = rnd.choice(["wait", "acquire", "release", "forced", "yield", "take",
-                                   "dropped", "left"] * 6 + ["gil", "lost", "late", "thread", "before", "exit"])
+                                   "dropped", "left"] * 6 +
+                                  ["gil", "lost", "late", "paused", "mark", "thread", "before",
+                                   "exit"])
                 tid, gil = rnd.randrange(1, 5), rnd.choice([0, 0, 0, 1, 255])
                 if kind == "gil":
                     lines.append("gil %d %d 0x10 %s" % (now, gil, rnd.choice(["", "unconfirmed"])))
                 elif kind == "lost":
                     lines.append("lost %d %d 9" % (now, now - rnd.randrange(min(now, 900) + 1)))
-                elif kind == "late":
-                    lines.append("late %d %d" % (now, now - rnd.randrange(min(now, 900) + 1)))
+                elif kind in ("late", "paused"):
+                    lines.append("%s %d %d" % (kind, now, now - rnd.randrange(min(now, 900) + 1)))
+                elif kind == "mark":
+                    lines.append('mark %d %d "%s"' % (now, rnd.choice([0, tid, 9]),
+                                                      rnd.choice(["step", "\\xff\\x22\\x0a"])))
                 elif kind == "exit":
                     lines.append("exit %d %d" % (now, tid))
                 elif kind == "before":
@@ -470,6 +475,17 @@ class Options(Case):
         self.assertRegex(self.run_it("a.gil"),
                          r"a\.gil: 8 slices, 2 thread\(s\), 1 GIL\(s\), 0 lost, 0\.016 s\n")
         self.assertIn("11 events", self.run_it("-v", "a.gil"))
+
+    def test_pauses(self):
+        """No loss, and no wonder that nothing was seen: neither is a warning."""
+        self.make("paused_all", "a.gil")
+        said = self.run_it("a.gil")
+        self.assertNotIn("warning", said)
+        self.assertIn("a.gil: paused for 0.008 s, in 1 pause(s): what", said)
+        # for the rest of the time it is one
+        self.make("clock 0\npaused 98ms 0\nend 100ms\n", "b.gil")
+        self.assertIn("warning: b.gil: there is no GIL event in it", self.run_it("b.gil"))
+        self.assertEqual(self.run_it("-q", "a.gil"), "")
 
     def test_details(self):
         self.make("meta probe.mode sites\nmeta symbols.verdict agrees\n"

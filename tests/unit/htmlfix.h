@@ -93,6 +93,23 @@ static void page_span(struct page *p, const struct gt_span *span)
 	p->ns[span->kind] += span->end_ns - span->start_ns;
 }
 
+/* Not every sink wants to know. */
+static inline void page_mark(struct page *p, uint64_t at_ns, uint32_t tid, const char *name)
+{
+	const struct gt_mark mark = {.at_ns = at_ns, .tid = tid, .name = name};
+
+	for (size_t i = 0; i < 2; i++)
+		if (p->sinks[i]->ops->mark)
+			assert_return_code(p->sinks[i]->ops->mark(p->sinks[i], &mark), 0);
+}
+
+static inline void page_pause(struct page *p, uint64_t begin_ns, uint64_t end_ns)
+{
+	const struct gt_gap gap = {.begin_ns = begin_ns, .end_ns = end_ns, .paused = 1};
+
+	EACH(p, gap, &gap);
+}
+
 static void page_thread(struct page *p, uint32_t tid, const char *label, uint64_t observed_ns)
 {
 	const struct gt_sink_thread t = {
@@ -226,6 +243,19 @@ static void crowd_run(struct page *p, struct crowd *c)
 	free(c->free_ns);
 }
 
+static void crowd_threads(struct page *p, const struct crowd *c, uint64_t observed_ns)
+{
+	for (uint32_t i = 0; i < c->threads; i++) {
+		char label[64];
+
+		if (i)
+			snprintf(label, sizeof(label), "worker-%u %u", i, c->first_tid + i);
+		else
+			snprintf(label, sizeof(label), "MainThread %u", c->first_tid);
+		page_thread(p, c->first_tid + i, label, observed_ns);
+	}
+}
+
 /* Its process, slices, threads, pairs and end. */
 static void crowd_put(struct page *p, struct crowd *c, int64_t rank, const char *name)
 {
@@ -234,15 +264,7 @@ static void crowd_put(struct page *p, struct crowd *c, int64_t rank, const char 
 	crowd_run(NULL, c);
 	page_process(p, c->first_tid, rank, name, c->start_ns, c->end_ns);
 	crowd_run(p, c);
-	for (uint32_t i = 0; i < c->threads; i++) {
-		char label[64];
-
-		if (i)
-			snprintf(label, sizeof(label), "worker-%u %u", i, c->first_tid + i);
-		else
-			snprintf(label, sizeof(label), "MainThread %u", c->first_tid);
-		page_thread(p, c->first_tid + i, label, c->end_ns - c->start_ns);
-	}
+	crowd_threads(p, c, c->end_ns - c->start_ns);
 	for (uint32_t i = 0; i < c->threads; i++)
 		for (uint32_t k = 0; k < c->threads; k++) {
 			const struct gt_pair pair = {
@@ -298,6 +320,8 @@ static void put_hostile(struct page *p)
 	EACH(p, process, &process);
 	EACH(p, gap, &gap);
 	page_span(p, &hold);
+	page_mark(p, BASE_NS + 300, 7, hostile);
+	page_mark(p, BASE_NS + 300, 0, "\x01\x7f \xff");
 	EACH(p, thread, &t);
 	EACH(p, end, &end);
 }

@@ -213,8 +213,37 @@ static void row_cells(struct cursor *c, struct read_row *r)
 		}
 }
 
+/* A mark as the page has it. */
+struct read_mark {
+	uint64_t at_ns, tid, len;
+	char name[128];
+};
+
+/* Those of the next process, to be freed. */
+static inline struct read_mark *marks_read(struct cursor *c, uint64_t base_ns, uint64_t *n)
+{
+	struct read_mark *marks, *m;
+	uint64_t at = base_ns;
+
+	*n = varint(c);
+	marks = calloc(*n + 1, sizeof(*marks));
+	assert_non_null(marks);
+	for (m = marks; m < marks + *n; m++)
+		at = m->at_ns = at + varint(c);
+	for (m = marks; m < marks + *n; m++)
+		m->tid = varint(c);
+	for (m = marks; m < marks + *n; m++)
+		m->len = varint(c);
+	for (m = marks; m < marks + *n; m++) {
+		assert_true(m->len < sizeof(m->name) && (uint64_t)(c->end - c->at) >= m->len);
+		memcpy(m->name, c->at, m->len);
+		c->at += m->len;
+	}
+	return marks;
+}
+
 /* The next row; its slices are to be freed. */
-static struct read_row row_read(struct cursor *c, uint64_t base_ns)
+static inline struct read_row row_read(struct cursor *c, uint64_t base_ns)
 {
 	struct read_row r = {.n_slices = varint(c)};
 	uint64_t log2;

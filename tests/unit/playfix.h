@@ -5,7 +5,8 @@
  * Events: W wait, A acquire, R release, F forced release, Y yield, T take, D dropped, l left, E the
  * thread has ended, then the thread, ".GIL" unless it is 0, "@time"; w1, h1 waited or held before;
  * G0@9 a GIL, g0@9 one that is not confirmed, L40-50 events lost in between, Z40-50 not recorded
- * yet. A recording lasts from 100 to 1000.
+ * yet, P40-50 paused, M1@9 a mark of a thread, M0@9 of the process. A recording lasts from 100 to
+ * 1000.
  *
  * What comes out: slices, take1 10-20, then ".GIL", "+flag"; waits, take1 20: held 12 (5: 10) free
  * 8 unknown 0, "<5 7-17" where it is known whose hold let it go; pairs, 1<5 12/1; threads, 1: seen
@@ -81,8 +82,8 @@ static inline int rec_span(struct gt_sink *sink, const struct gt_span *span)
 	static const struct gt_wait none;
 	static const char *const names[] = {"take", "hold", "drop"};
 	static const char *const forced[] = {"", "+voluntary", "+forced"};
-	static const char *const open[] = {"+start",   "+lost", "+end",
-					   "+unknown", "+exit", "+finalizing"};
+	static const char *const open[] = {"+start", "+lost",       "+end", "+unknown",
+					   "+exit",  "+finalizing", "",     "+paused"};
 
 	if (r->fail_at && !--r->fail_at)
 		return -ENOSPC;
@@ -106,7 +107,20 @@ static inline int rec_gap(struct gt_sink *sink, const struct gt_gap *gap)
 	struct recorder *r = (struct recorder *)sink;
 
 	add_text(&r->slices, "%s%s %" PRIu64 "-%" PRIu64 "%s", comma(&r->slices),
-		 gap->late ? "late" : "lost", gap->begin_ns, gap->end_ns, gap->why ? gap->why : "");
+		 gap->late     ? "late"
+		 : gap->paused ? "paused"
+			       : "lost",
+		 gap->begin_ns, gap->end_ns, gap->why ? gap->why : "");
+	assert_true(!gap->paused || !gap->count);
+	return 0;
+}
+
+static inline int rec_mark(struct gt_sink *sink, const struct gt_mark *mark)
+{
+	struct recorder *r = (struct recorder *)sink;
+
+	add_text(&r->slices, "%smark%u %" PRIu64, comma(&r->slices), mark->tid, mark->at_ns);
+	assert_string_equal(mark->name, "name");
 	return 0;
 }
 
@@ -144,7 +158,12 @@ static inline int rec_pair(struct gt_sink *sink, const struct gt_pair *pair)
 }
 
 static const struct gt_sink_ops recorder_ops = {
-	.span = rec_span, .gap = rec_gap, .thread = rec_thread, .pair = rec_pair};
+	.span = rec_span,
+	.gap = rec_gap,
+	.mark = rec_mark,
+	.thread = rec_thread,
+	.pair = rec_pair,
+};
 
 static inline struct gil_event parse_event(const char *p)
 {
@@ -163,6 +182,7 @@ static inline struct gil_event parse_event(const char *p)
 		{'l', GIL_LEFT, 0, 0},
 		{'w', GIL_BEFORE, 0, GIL_BEFORE_WAITING},
 		{'h', GIL_BEFORE, 0, GIL_BEFORE_HOLDING},
+		{'M', GIL_MARK, 0, 0},
 	};
 	struct gil_event ev = {0};
 	char *end;
@@ -176,6 +196,10 @@ static inline struct gil_event parse_event(const char *p)
 		ev.kind = GIL_LATE;
 		ev.late.begin_mono_ns = strtoull(p + 1, &end, 10);
 		ev.mono_ns = strtoull(end + 1, &end, 10);
+	} else if (*p == 'P') {
+		ev.kind = GIL_PAUSED;
+		ev.paused.begin_mono_ns = strtoull(p + 1, &end, 10);
+		ev.mono_ns = strtoull(end + 1, &end, 10);
 	} else if (*p == 'G' || *p == 'g') {
 		ev.kind = GIL_GIL;
 		ev.unconfirmed = *p == 'g';
@@ -188,6 +212,8 @@ static inline struct gil_event parse_event(const char *p)
 			ev.kind = letters[i].kind;
 			ev.forced = letters[i].forced;
 			ev.before.state = letters[i].before;
+			if (ev.kind == GIL_MARK)
+				ev.mark.name = "name";
 		}
 		assert_true(ev.kind);
 		ev.tid = (uint32_t)strtoul(p + 1, &end, 10);

@@ -65,8 +65,17 @@ static inline int notes_span(struct gt_sink *s, const struct gt_span *span)
 
 static inline int notes_gap(struct gt_sink *s, const struct gt_gap *gap)
 {
-	return note((struct notes *)s, "%s %" PRIu64 "-%" PRIu64 "\n", gap->late ? "late" : "lost",
+	return note((struct notes *)s, "%s %" PRIu64 "-%" PRIu64 "\n",
+		    gap->late     ? "late"
+		    : gap->paused ? "paused"
+				  : "lost",
 		    gap->begin_ns, gap->end_ns);
+}
+
+static inline int notes_mark(struct gt_sink *s, const struct gt_mark *mark)
+{
+	return note((struct notes *)s, "mark %u %" PRIu64 " %s\n", mark->tid, mark->at_ns,
+		    mark->name);
 }
 
 static inline int notes_thread(struct gt_sink *s, const struct gt_sink_thread *t)
@@ -97,6 +106,7 @@ static const struct gt_sink_ops notes_ops = {
 	.process = notes_process,
 	.span = notes_span,
 	.gap = notes_gap,
+	.mark = notes_mark,
 	.thread = notes_thread,
 	.pair = notes_pair,
 	.end = notes_end,
@@ -153,6 +163,17 @@ static inline int tell_span(struct gt_sink *s, const char *text)
 static inline int tell_gap(struct gt_sink *s, uint64_t begin_ns, uint64_t end_ns)
 {
 	return s->ops->gap(s, &(struct gt_gap){.begin_ns = begin_ns, .end_ns = end_ns, .count = 3});
+}
+
+static inline int tell_pause(struct gt_sink *s, uint64_t begin_ns, uint64_t end_ns)
+{
+	return s->ops->gap(s,
+			   &(struct gt_gap){.begin_ns = begin_ns, .end_ns = end_ns, .paused = 1});
+}
+
+static inline int tell_mark(struct gt_sink *s, uint32_t tid, uint64_t at_ns, const char *name)
+{
+	return s->ops->mark(s, &(struct gt_mark){.tid = tid, .at_ns = at_ns, .name = name});
 }
 
 static inline int tell_thread(struct gt_sink *s, uint32_t tid, const char *label)

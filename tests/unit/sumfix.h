@@ -95,6 +95,20 @@ static GT_UNUSED void feed_gap(struct feed *f, uint64_t begin, uint64_t end, uin
 	assert_int_equal(f->sink->ops->gap(f->sink, &gap), 0);
 }
 
+static GT_UNUSED void feed_pause(struct feed *f, uint64_t begin, uint64_t end)
+{
+	const struct gt_gap gap = {.begin_ns = BASE + begin, .end_ns = BASE + end, .paused = 1};
+
+	assert_int_equal(f->sink->ops->gap(f->sink, &gap), 0);
+}
+
+static GT_UNUSED void feed_mark(struct feed *f, uint32_t tid, uint64_t at, const char *name)
+{
+	const struct gt_mark mark = {.at_ns = BASE + at, .tid = tid, .name = name};
+
+	assert_int_equal(f->sink->ops->mark(f->sink, &mark), 0);
+}
+
 static GT_UNUSED void feed_thread(struct feed *f, uint32_t tid, const char *name, uint64_t observed,
 				  uint64_t unknown)
 {

@@ -220,6 +220,62 @@ static void test_doubt(void **state)
 	cJSON_Delete(parse(text));
 }
 
+static void test_paused(void **state)
+{
+	const struct gt_chrome_opts o = {0};
+	struct gt_sink *s = make(&o);
+	struct gt_span hold = make_span("hold 9 1000-2000");
+
+	(void)state;
+	hold.open = GT_OPEN_START | GT_OPEN_PAUSED;
+	assert_int_equal(tell_process_at(s, 7, 1, 9000), 0);
+	assert_int_equal(s->ops->span(s, &hold), 0);
+	assert_int_equal(tell_pause(s, 2000, 4500), 0);
+	assert_int_equal(tell_pause(s, 5000, 6000), 0);
+	finish(s);
+	assert_non_null(strstr(line_of("hold_gil", 0), ",\"open\":\"start+paused\"}"));
+	assert_string_equal(line_of("thread_name", 0),
+			    "{\"name\":\"thread_name\",\"pid\":7,\"tid\":4194307,\"args\":{"
+			    "\"name\":\"GIL paused\"},\"ph\":\"M\"}");
+	assert_string_equal(line_of("paused", 0),
+			    "{\"name\":\"paused\",\"pid\":7,\"tid\":4194307,\"ts\":\"2.000\","
+			    "\"args\":{\"dur\":\"2.500\",\"end\":\"4.500\"},\"ph\":\"I\"}");
+	assert_string_equal(line_of("GIL paused", 1),
+			    "{\"name\":\"GIL paused\",\"pid\":7,\"tid\":4194307,\"ts\":\"4.500\","
+			    "\"args\":{\"paused\":0},\"ph\":\"C\"}");
+	assert_non_null(strstr(line_of("paused", 1), "\"ts\":\"5.000\""));
+	assert_null(strstr(text, "lost"));
+	cJSON_Delete(parse(text));
+}
+
+/* All on one track, those of a thread on its row once more. Names are any bytes. */
+static void test_marks(void **state)
+{
+	const struct gt_chrome_opts o = {.base_ns = 1000};
+	struct gt_sink *s = make(&o);
+
+	(void)state;
+	assert_int_equal(tell_process_at(s, 7, 1, 9000), 0);
+	assert_int_equal(tell_mark(s, 0, 3000, "load test"), 0);
+	assert_int_equal(tell_mark(s, 9, 500, "\"ph\":\"X\"}\n\x01\xff\\"), 0);
+	assert_int_equal(tell_process_at(s, 8, 1, 9000), 0);
+	assert_int_equal(tell_mark(s, 0, 3001, "other"), 0);
+	finish(s);
+	assert_string_equal(line_of("thread_name", 0),
+			    "{\"name\":\"thread_name\",\"pid\":7,\"tid\":4194308,\"args\":{"
+			    "\"name\":\"GIL marks\"},\"ph\":\"M\"}");
+	assert_non_null(strstr(line_of("thread_name", 1), "\"pid\":8,\"tid\":4194308,"));
+	assert_string_equal(line_of("load test", 0),
+			    "{\"name\":\"load test\",\"s\":\"p\",\"pid\":7,\"tid\":4194308,\"ts\":"
+			    "\"2.000\",\"args\":{},\"ph\":\"I\"}");
+	assert_non_null(strstr(text, "{\"name\":\"\\\"ph\\\":\\\"X\\\"}\\n\\u0001\xef\xbf\xbd"
+				     "\\\\\",\"s\":\"p\",\"pid\":7,\"tid\":4194308,\"ts\":"
+				     "\"0.001\",\"args\":{\"thread\":9},\"ph\":\"I\"},\n"));
+	assert_non_null(strstr(text, "\\\\\",\"s\":\"t\",\"pid\":7,\"tid\":9,\"ts\":\"0.001\","
+				     "\"args\":{\"thread\":9},\"ph\":\"I\"}"));
+	cJSON_Delete(parse(text));
+}
+
 /* ---- a part of somebody else's array ---- */
 
 static int64_t index_of_nine(const void *ctx, uint32_t tid)
@@ -263,6 +319,8 @@ static void test_inline(void **state)
 	assert_int_equal(tell_span(s, "take 9 1500-2100.acquired.from 8 1000-2000"), 0);
 	assert_int_equal(tell_span(s, "hold 9 2100-3000"), 0);
 	assert_int_equal(tell_gap(s, 4000, 5000), 0);
+	assert_int_equal(tell_pause(s, 6000, 7000), 0);
+	assert_int_equal(tell_mark(s, 9, 2500, "step"), 0);
 	assert_int_equal(tell_thread(s, 8, "eight"), 0);
 	assert_int_equal(tell_thread(s, 9, "nine"), 0);
 	assert_int_equal(tell_end(s, "doubt"), 0);
@@ -274,6 +332,11 @@ static void test_inline(void **state)
 	assert_non_null(strstr(text, "\"tid\":5000008,\"args\":{\"sort_index\":8}"));
 	assert_non_null(strstr(text, "\"tid\":5000009,\"args\":{\"sort_index\":33}"));
 	assert_non_null(strstr(line_of("lost events", 0), "\"tid\":9194304,"));
+	assert_non_null(strstr(line_of("paused", 0), "\"tid\":9194307,"));
+	assert_non_null(strstr(text, "\"tid\":9194308,\"args\":{\"name\":\"GIL marks\"}"));
+	assert_non_null(strstr(line_of("step", 0), "\"s\":\"p\",\"pid\":7,\"tid\":9194308,"));
+	assert_non_null(strstr(line_of("step", 1), "\"s\":\"t\",\"pid\":7,\"tid\":5000009,"));
+	assert_non_null(strstr(line_of("step", 1), "\"args\":{\"thread\":9}"));
 	assert_non_null(strstr(line_of("gil", 0), "\"tid\":5000008,"));
 	assert_non_null(strstr(line_of("gil", 1), "\"tid\":5000009,"));
 	cJSON_Delete(parse_fragment(text));
@@ -437,6 +500,8 @@ int main(void)
 		cmocka_unit_test(test_longest_slice),
 		cmocka_unit_test(test_clipped),
 		cmocka_unit_test(test_base),
+		cmocka_unit_test(test_paused),
+		cmocka_unit_test(test_marks),
 		cmocka_unit_test(test_doubt),
 		cmocka_unit_test(test_fragment),
 		cmocka_unit_test(test_inline),

@@ -190,6 +190,76 @@ static void test_threads(void **state)
 	expect_left_out(GT_SPAN_DROP, 2, 0);
 }
 
+/* What is marked: each of three threads, of which the last has no slice, and the process. */
+static void tell_marks(struct gt_sink *s)
+{
+	assert_int_equal(tell_process_at(s, 7, 100, 900), 0);
+	assert_int_equal(tell_span(s, "hold 1 150-400"), 0);
+	assert_int_equal(tell_mark(s, 1, 200, "a"), 0);
+	assert_int_equal(tell_mark(s, 2, 300, "b"), 0);
+	assert_int_equal(tell_mark(s, 3, 300, "c"), 0);
+	assert_int_equal(tell_mark(s, 0, 400, "d"), 0);
+	assert_int_equal(tell_pause(s, 500, 600), 0);
+	assert_int_equal(tell_mark(s, 0, 200, "e"), 0);
+	assert_int_equal(tell_thread(s, 1, "one"), 0);
+	assert_int_equal(tell_thread(s, 2, "two"), 0);
+	assert_int_equal(tell_thread(s, 3, "three"), 0);
+}
+
+/* They have no length to be judged by, lie in the range or not, and give their threads rows. */
+static void test_marks(void **state)
+{
+	static const uint32_t two = 2, eight = 8;
+	static const struct {
+		struct gt_filter_opts o;
+		uint64_t left_out;
+		const char *want;
+	} cases[] = {
+		{{.min_ns = 300},
+		 0,
+		 "process 7 100-900\nmark 1 200 a\nmark 2 300 b\nmark 3 300 c\nmark 0 400 d\n"
+		 "paused 500-600\nmark 0 200 e\nthread 1 one\nthread 2 two\nthread 3 three\n"},
+		{{.from_ns = 300, .to_ns = 400, .clip = 1},
+		 3,
+		 "process 7 300-400\nhold 1 300-400.clipped\nmark 2 300 b\nmark 3 300 c\n"
+		 "thread 1 one\nthread 2 two\nthread 3 three\n"},
+		{{.from_ns = 400, .to_ns = 550, .clip = 1},
+		 4,
+		 "process 7 400-550\nmark 0 400 d\npaused 500-550\n"},
+		{{.tids = &two, .ntids = 1},
+		 2,
+		 "process 7 100-900\nmark 2 300 b\nmark 0 400 d\npaused 500-600\n"
+		 "mark 0 200 e\nthread 2 two\n"},
+		{{.pids = &eight, .npids = 1}, 5, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < GT_ARRAY_SIZE(cases); i++) {
+		struct gt_sink *s = make(&cases[i].o);
+
+		tell_marks(s);
+		expect(s, cases[i].want);
+		assert_int_equal(stats.marks, cases[i].left_out);
+		assert_int_equal(stats.gaps, i == 1 || i == 4);
+	}
+}
+
+/* A sink behind it that does not care for marks. */
+static void test_marks_for_nobody(void **state)
+{
+	static const struct gt_sink_ops few = {.process = notes_process,
+					       .span = notes_span,
+					       .gap = notes_gap,
+					       .finish = notes_finish};
+	const struct gt_filter_opts o = {.min_ns = 1};
+	struct gt_sink *s = make(&o);
+
+	(void)state;
+	behind.sink.ops = &few;
+	tell_marks(s);
+	expect(s, "process 7 100-900\nhold 1 150-400\npaused 500-600\n");
+}
+
 static void test_processes(void **state)
 {
 	const uint32_t pids[] = {8};
@@ -267,6 +337,8 @@ int main(void)
 		cmocka_unit_test(test_clip),
 		cmocka_unit_test(test_clip_keeps_arrows),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_marks_for_nobody),
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_nothing_in_range),
 		cmocka_unit_test(test_threads_of_each_process),

@@ -369,13 +369,45 @@ static void test_many_pairs(void **state)
 
 /* ---- losses, names, errors ---- */
 
+/* The sums of merged gaps of one kind; how many entries there are. */
+struct losses {
+	unsigned long long n, count, missing, gaps;
+};
+
+static void losses_read(const struct page *p, struct losses of[2])
+{
+	size_t size;
+	char *text = read_all(p->fd, &size), *meta = (char *)blob_read(text, "gt-meta", &size);
+	char *line = strstr(meta, "\"losses\":["), *rest = NULL;
+
+	memset(of, 0, 2 * sizeof(*of));
+	assert_non_null(line);
+	/* One gap a line. */
+	for (line = strtok_r(line, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		const char *at = strstr(line, "\"count\":");
+		unsigned long long count, missing, merged, late, paused;
+
+		assert_non_null(at);
+		assert_int_equal(sscanf(at,
+					"\"count\":%llu,\"missing\":%llu,\"merged\":%llu,"
+					"\"late\":%llu,\"paused\":%llu",
+					&count, &missing, &merged, &late, &paused),
+				 5);
+		assert_in_range(paused, 0, 1);
+		of[paused].n++;
+		of[paused].count += count;
+		of[paused].missing += missing;
+		of[paused].gaps += merged;
+	}
+	free(meta);
+	free(text);
+}
+
 static void test_gaps(void **state)
 {
 	enum { GAPS = 60000 };
-	uint64_t count = 0, missing = 0, n = 0, gaps = 0;
+	struct losses of[2];
 	struct page p;
-	size_t size;
-	char *text, *meta, *line, *rest = NULL;
 
 	(void)state;
 	page_open(&p, NULL);
@@ -388,31 +420,59 @@ static void test_gaps(void **state)
 		EACH(&p, gap, &gap);
 	}
 	assert_return_code(page_finish(&p), 0);
-	text = read_all(p.fd, &size);
-	meta = (char *)blob_read(text, "gt-meta", &size);
-	line = strstr(meta, "\"losses\":[");
-	assert_non_null(line);
-	/* One gap a line. */
-	for (line = strtok_r(line, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		const char *at = strstr(line, "\"count\":");
-		unsigned long long c, m, k;
-
-		assert_non_null(at);
-		assert_int_equal(
-			sscanf(at, "\"count\":%llu,\"missing\":%llu,\"merged\":%llu", &c, &m, &k),
-			3);
-		count += c;
-		missing += m;
-		gaps += k;
-		n++;
-	}
-	assert_int_equal(gaps, GAPS);
-	assert_int_equal(count, 3 * GAPS);
-	assert_int_equal(missing, 70 * GAPS);
-	assert_in_range(n, 4096, 16384);
-	free(meta);
-	free(text);
+	losses_read(&p, of);
+	assert_int_equal(of[0].gaps, GAPS);
+	assert_int_equal(of[0].count, 3 * GAPS);
+	assert_int_equal(of[0].missing, 70 * GAPS);
+	assert_in_range(of[0].n, 4096, 16384);
+	assert_int_equal(of[1].n, 0);
 	close(p.fd);
+}
+
+/* Pauses stay apart from losses, one by one as well as when there are too many of both in turns. */
+static void test_pauses(void **state)
+{
+	static const uint64_t rounds[] = {2, 60000};
+
+	(void)state;
+	for (size_t k = 0; k < GT_ARRAY_SIZE(rounds); k++) {
+		uint64_t n = rounds[k];
+		const struct gt_sink_end end = {.gaps = n, .lost = n, .paused_ns = 90 * n};
+		struct losses of[2];
+		struct page p;
+		size_t size;
+		char *text, *meta;
+
+		page_open(&p, NULL);
+		page_process(&p, 1, 0, "GIL Trace: a.py", BASE_NS, BASE_NS + n * 50000);
+		for (uint64_t i = 0; i < n; i++) {
+			uint64_t at_ns = BASE_NS + i * 50000;
+			const struct gt_gap gap = {
+				.begin_ns = at_ns + 100, .end_ns = at_ns + 170, .count = 1};
+
+			page_pause(&p, at_ns, at_ns + 90);
+			EACH(&p, gap, &gap);
+		}
+		EACH(&p, end, &end);
+		assert_return_code(page_finish(&p), 0);
+		losses_read(&p, of);
+		assert_int_equal(of[0].gaps, n);
+		assert_int_equal(of[0].count, n);
+		assert_int_equal(of[0].missing, 70 * n);
+		assert_int_equal(of[1].gaps, n);
+		assert_int_equal(of[1].count, 0);
+		assert_int_equal(of[1].missing, 90 * n);
+		if (n == 2)
+			assert_true(of[0].n == 2 && of[1].n == 2);
+		assert_in_range(of[0].n + of[1].n, n < 4096 ? n : 4096, 16384);
+		text = read_all(p.fd, &size);
+		meta = (char *)blob_read(text, "gt-meta", &size);
+		assert_non_null(
+			strstr(meta, n == 2 ? "\"paused_ns\":180," : "\"paused_ns\":5400000,"));
+		free(meta);
+		free(text);
+		close(p.fd);
+	}
 }
 
 /* The page around the data is the same as without any, and the data are base64 (blob_read()). */
@@ -476,6 +536,7 @@ int main(void)
 		cmocka_unit_test(test_too_many_threads),
 		cmocka_unit_test(test_many_pairs),
 		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_pauses),
 		cmocka_unit_test(test_hostile_names),
 		cmocka_unit_test(test_full_disk),
 	};

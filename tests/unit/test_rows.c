@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The ids under which threads are shown, in short hand: "4242=1" a THREAD record that tells the id
- * 1 ("4242=0": not known), "4242" another event, "4242x" its EXIT; "-" an event without a thread.
+ * 1 ("4242=0": not known), "4242" another event, "4242x" its EXIT, "4242m" a MARK of it; "-" an
+ * event without a thread: a LOST, "p" a PAUSED, "m" a MARK.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,13 +21,15 @@ static struct gil_event parse(const char *p, enum gt_ids ids)
 	uint32_t id;
 	char *end;
 
-	if (*p == '-') {
-		ev.kind = GIL_LOST;
+	if (*p == '-' || *p == 'p' || *p == 'm') {
+		ev.kind = *p == '-' ? GIL_LOST : *p == 'p' ? GIL_PAUSED : GIL_MARK;
 		return ev;
 	}
 	ev.tid = (uint32_t)strtoul(p, &end, 10);
 	if (*end == 'x') {
 		ev.kind = GIL_EXIT;
+	} else if (*end == 'm') {
+		ev.kind = GIL_MARK;
 	} else if (*end == '=') {
 		ev.kind = GIL_THREAD;
 		id = (uint32_t)strtoul(end + 1, NULL, 10);
@@ -119,6 +122,20 @@ static void used_again(void **state)
 	expect("100 100x 100=5", "1 1 5", 0);
 }
 
+/* They may stand beside their place, so they neither begin nor end a thread. */
+static void marks(void **state)
+{
+	(void)state;
+	expect("101=2 101 101m 101", "2 2 2 2", 0);
+	expect("101m 101=2", "2 2", 0);
+	expect("101=2 101x 101m 101=3 101m 101", "2 2 2 3 3 3", 0);
+	expect("101=2 101x 101m", "2 2 2", 0);
+	expect("100m 101", "1 +1", 1);
+	/* that is all that is known of it */
+	expect("102m 101=2 102m", "+0 2 +0", 1);
+	expect("m 101=2 p m 101", "0 2 0 0 2", 0);
+}
+
 static void many(void **state)
 {
 	const struct gt_rows_opts opts = {.pid = 1, .shown_pid = 2};
@@ -170,6 +187,7 @@ int main(void)
 		cmocka_unit_test(told_before_or_behind),
 		cmocka_unit_test(not_known),
 		cmocka_unit_test(used_again),
+		cmocka_unit_test(marks),
 		cmocka_unit_test(many),
 		cmocka_unit_test(too_many),
 	};

@@ -19,6 +19,7 @@
 static struct gt_timeline *begin(struct feed *f, int functions, uint64_t end_ns)
 {
 	const struct gt_timeline_opts opts = {.start_mono_ns = START_NS,
+					      .end_mono_ns = end_ns,
 					      .main_tid = 1,
 					      .functions = functions != 0,
 					      .forced_told = 1};
@@ -43,7 +44,9 @@ static void end(struct feed *f, struct gt_timeline *tl, uint64_t end_ns)
 	assert_int_equal(gt_timeline_finish(tl, end_ns), 0);
 	feed_end(f, (struct gt_sink_end){.events = gt_timeline_stats(tl)->events,
 					 .lost = gt_timeline_stats(tl)->lost,
-					 .gaps = gt_timeline_stats(tl)->gaps});
+					 .gaps = gt_timeline_stats(tl)->gaps,
+					 .paused_ns = gt_timeline_stats(tl)->paused_ns,
+					 .marks = gt_timeline_stats(tl)->marks});
 	feed_finish(f);
 }
 
@@ -60,6 +63,19 @@ static void check_thread(const struct gt_summary_thread *t)
 	assert_true(t->cut[GT_WAITS] <= t->hist[GT_WAITS].n);
 }
 
+/* A mark has no length and is in no sum; the thread of each has a row. */
+static void check_marks(const struct gt_summary_process *p)
+{
+	assert_true(p->nmarks <= p->marks_total && p->marks_total == p->end.marks);
+	for (size_t i = 0; i < p->nmarks; i++) {
+		const struct gt_summary_mark *m = &p->marks[i];
+
+		assert_true(m->at_ns >= p->p.start_ns && m->at_ns <= p->p.end_ns);
+		assert_true(!i || m[-1].at_ns <= m->at_ns);
+		assert_true(!m->tid || gt_summary_thread(p, m->tid));
+	}
+}
+
 static void check(const struct gt_summary_process *p, int sane)
 {
 	uint64_t wait = 0, in_buckets = 0, gaps = 0;
@@ -69,13 +85,14 @@ static void check(const struct gt_summary_process *p, int sane)
 		wait += p->threads[i]->hist[GT_WAITS].sum;
 	}
 	assert_true(p->wait_ns == wait);
+	check_marks(p);
 	for (size_t i = 0; i < GT_SUMMARY_BUCKETS; i++) {
 		in_buckets += p->bucket_wait_ns[i];
 		gaps += p->bucket_gap_ns[i];
 		assert_true(p->bucket_gap_ns[i] <= p->bound_ns[i + 1] - p->bound_ns[i]);
 	}
 	assert_true(in_buckets == wait);
-	assert_true(gaps == p->gap_ns + p->late_ns + p->unread_ns);
+	assert_true(gaps == p->gap_ns + p->late_ns + p->paused_ns + p->unread_ns);
 	assert_true(p->known_ns + gaps == p->p.end_ns - p->p.start_ns);
 	for (size_t g = 0; g < GIL_INDEX_OTHER; g++) {
 		uint64_t held = 0;
@@ -100,7 +117,21 @@ static void check_outputs(const struct gt_summary *s)
 	assert_true(text && *text && brief && *brief);
 }
 
-/* As CPython lets them happen, some of them lost. */
+/* Events of [begin, end) are missing: lost, or nobody wanted them. */
+static struct gil_event missing(uint64_t begin_ns, uint64_t end_ns, uint64_t n, int paused)
+{
+	struct gil_event gap = {.kind = paused ? GIL_PAUSED : GIL_LOST, .mono_ns = end_ns};
+
+	if (paused)
+		gap.paused.begin_mono_ns = begin_ns;
+	else
+		gap.lost.begin_mono_ns = begin_ns;
+	if (!paused)
+		gap.lost.count = n;
+	return gap;
+}
+
+/* As CPython lets them happen, some of them lost or not recorded, with marks among them. */
 static void histories(void **unused)
 {
 	(void)unused;
@@ -122,13 +153,19 @@ static void histories(void **unused)
 				continue;
 			}
 			if (n_lost) {
-				const struct gil_event gap = {
-					.kind = GIL_LOST,
-					.mono_ns = ev->mono_ns,
-					.lost = {.begin_mono_ns = lost_since, .count = n_lost}};
+				const struct gil_event gap =
+					missing(lost_since, ev->mono_ns, n_lost, seed % 4 == 3);
 
 				assert_int_equal(gt_timeline_event(tl, &gap), 0);
 				n_lost = 0;
+			}
+			if (!make_below(&lose, 100)) {
+				const struct gil_event mark = {.kind = GIL_MARK,
+							       .mono_ns = ev->mono_ns,
+							       .tid = ev->tid,
+							       .mark = {.name = "step"}};
+
+				assert_int_equal(gt_timeline_event(tl, &mark), 0);
 			}
 			assert_int_equal(gt_timeline_event(tl, ev), 0);
 		}

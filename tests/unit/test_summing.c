@@ -23,8 +23,8 @@
 static char dir[] = "/tmp/test_summing.XXXXXX";
 static char path[64]; /* of the latest recording */
 
-/* Two threads, in turn, n times. */
-static int recording(uint64_t pid, unsigned int n)
+/* Two threads, in turn, n times; then it is paused to its end. */
+static int recording_paused(uint64_t pid, unsigned int n, uint64_t paused_ns)
 {
 	static unsigned int count;
 	struct gil_clock clock = {.mono_ns = 1000, .unix_ns = UINT64_C(1700000000000000000)};
@@ -54,8 +54,20 @@ static int recording(uint64_t pid, unsigned int n)
 			assert_int_equal(gt_gilfile_add(f, &events[k], 0), 0);
 		ns += 1000;
 	}
-	assert_int_equal(gt_gilfile_finish(f, GIL_END_STOPPED, ns, 0, NULL), 0);
+	if (paused_ns) {
+		const struct gil_event pause = {.kind = GIL_PAUSED,
+						.mono_ns = ns + paused_ns,
+						.paused = {.begin_mono_ns = ns}};
+
+		assert_int_equal(gt_gilfile_add(f, &pause, 0), 0);
+	}
+	assert_int_equal(gt_gilfile_finish(f, GIL_END_STOPPED, ns + paused_ns, 0, NULL), 0);
 	return fd;
+}
+
+static int recording(uint64_t pid, unsigned int n)
+{
+	return recording_paused(pid, n, 0);
 }
 
 /* What was printed, and logged. */
@@ -115,6 +127,25 @@ static void one(void **unused)
 	assert_has(shown, "train, pid 700: GIL held 100.0% of 20.0 us, ");
 	assert_has(shown, "\n  thread 701: waited ");
 	assert_has(shown, "of it for thread 700\n");
+	forget();
+	gt_summing_free(s);
+}
+
+/* The share is of the time that was recorded. */
+static void paused(void **unused)
+{
+	struct gt_summing *s;
+
+	(void)unused;
+	assert_int_equal(gt_summing_new(&s), 0);
+	add(s, recording_paused(700, 20, 60000), 60);
+	add(s, recording_paused(701, 0, 5000), 0);
+	print(s, -1);
+	assert_string_equal(logged, "");
+	assert_has(shown, "train, pid 700: GIL held 100.0% of 20.0 us, ");
+	assert_has(shown, "\n  paused for 60.0 us (75.0%), in 1 pause, which counts for nothing\n");
+	assert_has(shown, "train, pid 701: the recording was paused (almost) all the time\n");
+	assert_null(strstr(shown, "LOST"));
 	forget();
 	gt_summing_free(s);
 }
@@ -397,6 +428,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one),
+		cmocka_unit_test(paused),
 		cmocka_unit_test(none),
 		cmocka_unit_test(many),
 		cmocka_unit_test(removed),

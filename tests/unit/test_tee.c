@@ -8,13 +8,15 @@ static void tell_all(struct gt_sink *s)
 	assert_int_equal(tell_process_at(s, 7, 10, 90), 0);
 	assert_int_equal(tell_span(s, "hold 1 10-20"), 0);
 	assert_int_equal(tell_gap(s, 30, 40), 0);
+	assert_int_equal(tell_pause(s, 50, 60), 0);
+	assert_int_equal(tell_mark(s, 1, 45, "step"), 0);
 	assert_int_equal(tell_thread(s, 1, "main"), 0);
 	assert_int_equal(tell_pair(s, 1, 2, 5), 0);
 	assert_int_equal(tell_end(s, NULL), 0);
 }
 
-static const char all[] = "process 7 10-90\nhold 1 10-20\nlost 30-40\nthread 1 main\npair 1 2 5\n"
-			  "end 7\nfinish\n";
+static const char all[] = "process 7 10-90\nhold 1 10-20\nlost 30-40\npaused 50-60\n"
+			  "mark 1 45 step\nthread 1 main\npair 1 2 5\nend 7\nfinish\n";
 
 static void test_hands_on(void **state)
 {
@@ -30,7 +32,7 @@ static void test_hands_on(void **state)
 	assert_string_equal(b.text, all);
 }
 
-/* thread, pair and end may be NULL. */
+/* mark, thread, pair and end may be NULL. */
 static void test_optional_calls(void **state)
 {
 	static const struct gt_sink_ops few = {.process = notes_process,
@@ -46,7 +48,8 @@ static void test_optional_calls(void **state)
 	assert_int_equal(gt_tee_create(sinks, 2, NULL, &tee), 0);
 	tell_all(tee);
 	assert_int_equal(tee->ops->finish(tee), 0);
-	assert_string_equal(a.text, "process 7 10-90\nhold 1 10-20\nlost 30-40\nfinish\n");
+	assert_string_equal(a.text,
+			    "process 7 10-90\nhold 1 10-20\nlost 30-40\npaused 50-60\nfinish\n");
 	assert_string_equal(b.text, all);
 }
 

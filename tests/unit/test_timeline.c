@@ -261,6 +261,74 @@ static void test_names(void **state)
 	gt_timeline_free(tl);
 }
 
+/* Marks are handed on, and change nothing, wherever they stand. */
+static void test_marks(void **state)
+{
+	struct gt_timeline_stats st;
+	struct recorder r;
+
+	(void)state;
+	st = expect("A1@110 M1@115 M0@116 W2@117 R1@120",
+		    "mark1 115, mark0 116, hold1 110-120, drop1 120-120, take2 117-1000+end");
+	assert_int_equal(st.marks, 2);
+	assert_int_equal(st.events, 3);
+	assert_int_equal(st.threads, 2);
+	/* beside its place; in what is held back; at the time of an event */
+	expect_even("M1@115 A1@110 F1@120 M1@130 Y1@121 A2@125 M2@125",
+		    "mark1 115, mark1 130, hold1 110-120+forced, drop1 120-125+forced, mark2 125, "
+		    "hold2 125-1000+end");
+	/* it is no event of its thread: the release is the first, .. */
+	expect_even("G0@100 M1@105 R1@120", "mark1 105, hold1 100-120+start, drop1 120-120");
+	/* .. its time is no time of an event, .. */
+	expect_even("M1@900 A1@110 R1@120", "mark1 900, hold1 110-120, drop1 120-120");
+	/* .. others do not go on by it, .. */
+	expect_even("A2@110 W1@120 E1@130 M2@130 E2@131",
+		    "mark2 130, hold2 110-131+exit, take1 120-130+exit");
+	/* .. and the thread that has ended does not begin again. */
+	expect_even("A1@110 R1@120 E1@130 M1@131 A1@140",
+		    "hold1 110-120, drop1 120-120, mark1 131, hold1 140-1000+end");
+	/* inside a pause and a loss */
+	expect_even("A1@110 P150-200 M1@170 L250-300 M0@270",
+		    "hold1 110-150+paused, paused 150-200, mark1 170, lost 250-300, mark0 270");
+	/* a thread that has done nothing else has a row, and was not seen */
+	st = play("M7@120", &r);
+	assert_string_equal(r.labels.s, "7=thread 7=");
+	assert_string_equal(r.seen.s, "7: not seen");
+	assert_int_equal(st.threads, 1);
+	/* brought into the recording, whose end may not be known */
+	expect_even("M1@50 M1@2000", "mark1 100, mark1 2000");
+	opts.end_mono_ns = END_NS;
+	expect_even("M1@50 M1@18446744073709551615", "mark1 100, mark1 1000");
+	opts.end_mono_ns = 50; /* absurd */
+	expect_even("M1@500", "mark1 100");
+}
+
+/* A mark's error is the timeline's, and a sink need not care for marks. */
+static int refuse_mark(struct gt_sink *sink, const struct gt_mark *mark)
+{
+	(void)sink;
+	(void)mark;
+	return -ENOSPC;
+}
+
+static void test_sinks_of_marks(void **state)
+{
+	const struct gil_event ev = {
+		.kind = GIL_MARK, .tid = 1, .mono_ns = 110, .mark = {.name = "name"}};
+	struct gt_sink_ops ops = recorder_ops;
+	struct recorder r = {.sink = {&ops}};
+	struct gt_timeline *tl;
+
+	(void)state;
+	assert_int_equal(gt_timeline_create(&r.sink, &opts, &tl), 0);
+	ops.mark = NULL;
+	assert_int_equal(gt_timeline_event(tl, &ev), 0);
+	ops.mark = refuse_mark;
+	assert_int_equal(gt_timeline_event(tl, &ev), -ENOSPC);
+	assert_int_equal(gt_timeline_finish(tl, END_NS), -ENOSPC);
+	gt_timeline_free(tl);
+}
+
 /* Many threads, all waiting: nothing is mixed up while the tables grow. */
 static void test_many_threads(void **state)
 {
@@ -336,6 +404,8 @@ int main(void)
 		cmocka_unit_test_setup(test_forced_told, setup),
 		cmocka_unit_test_setup(test_left, setup),
 		cmocka_unit_test_setup(test_names, setup),
+		cmocka_unit_test_setup(test_marks, setup),
+		cmocka_unit_test_setup(test_sinks_of_marks, setup),
 		cmocka_unit_test_setup(test_many_threads, setup),
 		cmocka_unit_test_setup(test_clock, setup),
 	};

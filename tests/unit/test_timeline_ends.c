@@ -220,6 +220,66 @@ static void test_late(void **state)
 	assert_int_equal(st.gaps, 0);
 }
 
+/* As a loss, but that nobody is told that it is one. */
+static void test_paused(void **state)
+{
+	struct gt_timeline_stats st;
+	struct recorder r;
+
+	(void)state;
+	st = expect("A1@110 W2@120 P150-200 R2@250 A1@260 R1@270",
+		    "hold1 110-150+paused, take2 120-150+paused, paused 150-200, "
+		    "hold2 200-250+paused, drop2 250-250, hold1 260-270, drop1 270-270");
+	assert_int_equal(st.gaps + st.lost, 0);
+	assert_int_equal(st.pauses, 1);
+	assert_int_equal(st.paused_ns, 50);
+	assert_int_equal(st.events, 5);
+	/* two of them; in drop_gil; never across */
+	st = expect("A1@110 W2@115 F1@120 Y1@121 P150-200 W2@201 P250-300 A1@310",
+		    "hold1 110-120+forced, drop1 120-150+forced+paused, take2 115-150+paused, "
+		    "paused 150-200, take2 201-250+paused, paused 250-300, hold1 310-1000+end");
+	assert_int_equal(st.pauses, 2);
+	assert_int_equal(st.paused_ns, 100);
+	/* beside losses: each end tells why it is not known */
+	expect_even("A1@110 L150-160 P160-200 R1@210",
+		    "hold1 110-150+lost, lost 150-160, paused 160-200, hold1 200-210+paused, "
+		    "drop1 210-210");
+	expect_even("G0@100 L150-200 Y1@210 P250-300 A1@310",
+		    "lost 150-200, drop1 210-250+forced+lost+paused, paused 250-300, "
+		    "hold1 310-1000+end");
+	expect_even("P200-150 A1@210", "paused 150-150, hold1 210-1000+end");
+	/* what nobody had confirmed before it */
+	expect_even("g0@120 R1@120 P150-200 A1@210",
+		    "paused 150-200, hold1 100-120+start, drop1 120-120, hold1 210-1000+end");
+	/* who had the GIL meanwhile, nobody knows */
+	play("A1@110 W2@120 P150-200 W2@210 R1@230 A2@240", &r);
+	assert_string_equal(r.waits.s, "take2 30: held 30 (1: 30) in vain, "
+				       "take2 30: held 20 (1: 20) free 10 <1 200-230");
+	assert_string_equal(r.pairs.s, "2<free 10/1, 2<1 50/2");
+}
+
+static void test_paused_at_an_end(void **state)
+{
+	(void)state;
+	expect_even("P100-200 A1@210 R1@220", "paused 100-200, hold1 210-220, drop1 220-220");
+	expect_even("G0@100 P100-200 R1@210",
+		    "paused 100-200, hold1 200-210+paused, drop1 210-210");
+	expect_even("A1@110 P500-1000", "hold1 110-500+paused, paused 500-1000");
+	expect_even("P100-1000", "paused 100-1000");
+	/* late, and paused from then on */
+	expect_even("Z40-100 P100-200 A1@210", "late 40-100, paused 100-200, hold1 210-1000+end");
+	/* what was told of the start */
+	expect_even("h1@100 w2@100 P150-200",
+		    "hold1 100-150+start+paused, take2 100-150+start+paused, paused 150-200");
+	expect_even("P150-200 h1@100 w2@100",
+		    "paused 150-200, hold1 100-150+start+paused, take2 100-150+start+paused");
+	/* .. of which nothing is left if it was paused then; the thread has not been seen */
+	expect_even("h1@100 w2@100 P100-200 R3@210",
+		    "paused 100-200, hold3 200-210+paused, drop3 210-210");
+	expect_even("P100-200 h1@100 w2@100", "paused 100-200");
+	expect_even("h1.255@100 P100-200", "paused 100-200");
+}
+
 static void expect_seen(const char *events, const char *want)
 {
 	struct recorder r;
@@ -247,6 +307,10 @@ static void test_observed(void **state)
 	expect_seen("A1@110 L150-200 R1@250", "1: from 110 for 840");
 	expect_seen("A1@110 R1@120 L150-200 A1@210", "1: from 110 for 830");
 	expect_seen("Z40-150 R1@160 A2@170", "1: from 150 for 850, 2: from 170 for 830");
+	expect_seen("A1@110 P150-200 R1@250", "1: from 110 for 840");
+	expect_seen("h1@100 P100-200 R2@250", "1: not seen, 2: from 200 for 800");
+	expect_seen("h1@100 P100-200 R1@250", "1: from 200 for 800");
+	expect_seen("P100-200 h1@100", "1: not seen");
 	/* so is what lies between the end of a thread and the next with its id */
 	expect_seen("A1@110 E1@150 A1@200", "1: from 110 for 840");
 	expect_seen("A2@110 W1@120 E1@130 R2@140", "1: from 120 for 10, 2: from 110 for 890");
@@ -276,6 +340,8 @@ int main(void)
 		cmocka_unit_test_setup(test_exit, setup),
 		cmocka_unit_test_setup(test_exit_waiting, setup),
 		cmocka_unit_test_setup(test_late, setup),
+		cmocka_unit_test_setup(test_paused, setup),
+		cmocka_unit_test_setup(test_paused_at_an_end, setup),
 		cmocka_unit_test_setup(test_observed, setup),
 	};
 

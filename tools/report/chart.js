@@ -66,6 +66,9 @@ const COLOUR_NAMES = [
 	"drop",
 	"gap",
 	"gap-line",
+	"pause",
+	"pause-line",
+	"mark",
 	"outside",
 	"strip",
 	"accent",
@@ -151,6 +154,13 @@ class Raster {
 			if (n > 24) this.pixels.set(from.subarray(phase, phase + n), at);
 			else for (let k = 0; k < n; k++) this.pixels[at + k] = from[phase + k];
 		}
+	}
+
+	/* Level lines, `on` of every `period` pixels from above. */
+	level(x0, x1, y0, y1, ground, line, period, on) {
+		this.fill(x0, x1, y0, y1, ground);
+		for (let y = y0 + (period >> 1); y < y1; y += period)
+			this.fill(x0, x1, y, Math.min(y + on, y1), line);
 	}
 
 	/* Fades the part from `x` on for `length` pixels (to the left if negative) into `colour`. */

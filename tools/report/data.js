@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * From the blobs of the page (tools/html_write.c describes them) to the model that all else reads:
- * processes, rows, and the slices and cells of all rows in typed arrays, row after row. Times are ns
- * from the base, exact in a double for 104 days.
+ * processes, rows, marks, and the slices and cells of all rows in typed arrays, row after row. Times
+ * are ns from the base, exact in a double for 104 days.
  */
 
 const TAKE = 0;
@@ -21,6 +21,7 @@ const OPEN_END = 4;
 const OPEN_UNKNOWN = 8;
 const OPEN_EXIT = 16;
 const OPEN_FINALIZING = 32;
+const OPEN_PAUSED = 128;
 const NOT_DRAWN = -2; /* a blocker without a row */
 
 function fromBase64(text) {
@@ -150,6 +151,55 @@ function readCellColumns(r, c, j0, j1, width, base) {
 	c.longest.forEach(column);
 }
 
+/* The marks of each process, in the order of time, and of all together. */
+function readMarks(model, bytes) {
+	const r = new Reader(bytes);
+	const text = new TextDecoder();
+
+	for (const process of model.processes) {
+		const n = r.varint();
+		const column = () => {
+			const out = new Float64Array(n);
+
+			for (let i = 0; i < n; i++) out[i] = r.varint();
+			return out;
+		};
+
+		if (n > bytes.length) throw new Error("the page's data are damaged");
+		const times = column();
+		const tids = column();
+		const lengths = column();
+		const byTid = new Map(process.rows.map(row => [row.tid, row]));
+
+		for (let i = 1; i < n; i++) times[i] += times[i - 1];
+		process.markTimes = times;
+		process.marks = Array.from(times, (at, i) => {
+			const name = text.decode(r.bytes.subarray(r.at, r.at + lengths[i]));
+
+			r.at += lengths[i];
+			return {
+				at,
+				process,
+				number: i,
+				tid: tids[i],
+				row: byTid.get(tids[i]) || null,
+				title: clean(name).trim() || "(no name)",
+				since: i ? at - times[i - 1] : NaN,
+			};
+		});
+	}
+	if (r.at !== bytes.length) throw new Error("the page's data are damaged");
+}
+
+function joinMarks(model) {
+	model.marks = model.processes.flatMap(process => process.marks);
+	model.marks.sort((a, b) => a.at - b.at);
+	model.marks.forEach((mark, index) => {
+		mark.index = index;
+	});
+	model.markTimes = Float64Array.from(model.marks, mark => mark.at);
+}
+
 function addUp(model) {
 	const { slices: s, cells: c } = model;
 
@@ -196,7 +246,7 @@ function nameApart(processes) {
 	}
 }
 
-function makeModel(meta, summary, bytes) {
+function makeModel(meta, summary, bytes, markBytes) {
 	const model = {
 		meta,
 		summary,
@@ -220,6 +270,7 @@ function makeModel(meta, summary, bytes) {
 			rows: [],
 			gaps: [],
 			gap_count: p.gaps,
+			mark_count: p.marks,
 		});
 		const rows = { first: model.rows.length, n: p.rows.length };
 
@@ -254,18 +305,21 @@ function makeModel(meta, summary, bytes) {
 	});
 	if (r.at !== bytes.length) throw new Error("the page's data are damaged");
 	for (const gap of meta.losses) model.processes[gap.process].gaps.push(gap);
+	readMarks(model, markBytes);
 	model.processes.sort((a, b) => a.order - b.order);
+	joinMarks(model);
 	addUp(model);
 	nameApart(model.processes);
 	return model;
 }
 
 async function readModel() {
-	const [meta, summary, bytes] = await Promise.all([
-		readJson("gt-meta"),
-		readJson("gt-summary"),
-		readBlob("gt-slices"),
-	]);
-
-	return makeModel(meta, summary, bytes);
+	return makeModel(
+		...(await Promise.all([
+			readJson("gt-meta"),
+			readJson("gt-summary"),
+			readBlob("gt-slices"),
+			readBlob("gt-marks"),
+		])),
+	);
 }

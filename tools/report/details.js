@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is told of one slice, cell, loss or point: beside the pointer, and below the timeline. */
+/* What is told of one slice, cell, gap, mark or point: beside the pointer, and below the timeline. */
 
 const KIND_TITLES = ["Waits for the GIL", "Holds the GIL", "Has released the GIL"];
 const KIND_NAMES = ["take_gil", "hold_gil", "drop_gil"];
@@ -12,6 +12,7 @@ function openWords(open) {
 
 	if (open & OPEN_START) words.push("began before the recording");
 	if (open & OPEN_LOST) words.push("cut at a gap of lost events");
+	if (open & OPEN_PAUSED) words.push("cut where the recording was paused");
 	if (open & OPEN_END) words.push("lasted beyond the recording");
 	if (open & OPEN_UNKNOWN) words.push("its end was missed: the length is not known");
 	if (open & OPEN_EXIT) words.push("the thread ended in it");
@@ -97,22 +98,42 @@ function cellFacts(row, j) {
 	];
 }
 
+function gapTitle(gap) {
+	return gap.paused ? "Paused" : gap.late ? "Not recorded" : "Events were lost";
+}
+
 function gapFacts(gap) {
-	if (gap.late)
-		return [
-			["not recorded yet", fmtDur(gap.end - gap.start)],
-			["from", fmtTime(gap.start)],
-			["to", fmtTime(gap.end)],
-		];
 	const facts = [
-		["lost", plural(gap.count, "event")],
-		["from", fmtTime(gap.start)],
 		["length", fmtDur(gap.missing)],
+		["from", fmtTime(gap.start)],
+		["to", fmtTime(gap.end)],
 	];
 
+	if (!gap.late && !gap.paused) facts.unshift(["lost", plural(gap.count, "event")]);
 	if (gap.merged > 1)
-		facts.push(["stands for", plural(gap.merged, "gap") + " close to each other"]);
+		facts.push([
+			"stands for",
+			plural(gap.merged, gap.paused ? "pause" : "gap") + " close to each other",
+		]);
 	return facts;
+}
+
+/* What a gap means, for those who have not seen one before. */
+function gapWords(process, gap) {
+	if (gap.paused)
+		return (
+			"Nothing was recorded here, because somebody had asked for that. Nothing was lost: " +
+			"what was going on is cut at both ends, and no share or sum counts this time."
+		);
+	if (gap.late)
+		return (
+			"The process was there, and its recording had not begun" +
+			(process.late_why ? " (" + clean(process.late_why) + ")." : ".")
+		);
+	return (
+		"More happened than could be recorded. What was going on is cut at both ends, " +
+		"and no share or sum counts this time."
+	);
 }
 
 function factList(facts) {
@@ -129,6 +150,7 @@ function hideTip() {
 	$("tip").hidden = true;
 }
 
+/* kind: the class of a sign, or null. */
 function placeTip(event, title, kind, facts) {
 	const tip = $("tip");
 
@@ -136,8 +158,7 @@ function placeTip(event, title, kind, facts) {
 		el(
 			"p",
 			{ class: "tip-title" },
-			kind !== null &&
-				el("i", { class: "mark " + KIND_CLASSES[kind], "aria-hidden": "true" }),
+			kind !== null && el("i", { class: "sign " + kind, "aria-hidden": "true" }),
 			title,
 		),
 		factList(facts),
@@ -157,18 +178,20 @@ function showTip(event, thing) {
 		hideTip();
 		return;
 	}
-	const { item, t, gap, what } = thing;
+	const { item, t, gap, what, mark } = thing;
 	const row = item.row;
 	const s = view.model.slices;
 	const perPixel = nsPerPixel();
+	const place = (title, kind, facts) =>
+		placeTip(event, title, kind, mark ? [...facts, ["mark", mark.title]] : facts);
 
 	if (gap) {
-		placeTip(event, gap.late ? "Not recorded" : "Events were lost", null, gapFacts(gap));
+		place(gapTitle(gap), gap.paused ? "k-pause" : "k-gap", gapFacts(gap));
 	} else if (!row) {
 		const out = [new Float64Array(1), new Float64Array(1)];
 
 		stripColumns(view.model, item.process, t - perPixel / 2, perPixel, 1, out);
-		placeTip(event, item.process.title, null, [
+		place(item.process.title, null, [
 			["at", fmtTime(t, perPixel)],
 			...(isSilent(item.process)
 				? [["GIL", "nothing was seen of it"]]
@@ -189,9 +212,9 @@ function showTip(event, thing) {
 		const sum = tally(view.model, row, t - perPixel / 2, t + perPixel / 2);
 
 		if (sum.count[0] + sum.count[1] + sum.count[2])
-			placeTip(event, row.title, null, tallyFacts(sum, perPixel));
+			place(row.title, null, tallyFacts(sum, perPixel));
 		else
-			placeTip(event, row.title, null, [
+			place(row.title, null, [
 				["at", fmtTime(t, perPixel)],
 				["", "neither holds nor waits"],
 			]);
@@ -200,26 +223,24 @@ function showTip(event, thing) {
 		const alone = sum.exact === 1 && !sum.cells;
 
 		if (alone)
-			placeTip(
-				event,
+			place(
 				KIND_TITLES[s.flags[what.slice] & 3],
-				s.flags[what.slice] & 3,
+				KIND_CLASSES[s.flags[what.slice] & 3],
 				sliceFacts(row, what.slice),
 			);
-		else placeTip(event, row.title + ", around here", null, tallyFacts(sum, 2 * perPixel));
+		else place(row.title + ", around here", null, tallyFacts(sum, 2 * perPixel));
 	} else if (what.slice !== undefined) {
 		const kind = s.flags[what.slice] & 3;
 
-		placeTip(event, KIND_TITLES[kind], kind, sliceFacts(row, what.slice));
+		place(KIND_TITLES[kind], KIND_CLASSES[kind], sliceFacts(row, what.slice));
 	} else if (row.width < perPixel) {
-		placeTip(
-			event,
+		place(
 			row.title + ", around here",
 			null,
 			tallyFacts(tally(view.model, row, t - perPixel / 2, t + perPixel / 2), perPixel),
 		);
 	} else {
-		placeTip(event, "Many short slices", null, cellFacts(row, what.cell));
+		place("Many short slices", null, cellFacts(row, what.cell));
 	}
 }
 
@@ -236,7 +257,7 @@ function showOverviewTip(event, t) {
 					["GIL held", fmtPct(data.used[x])],
 					["waiting", data.waiting[x].toFixed(1) + " threads on average"],
 				]
-			: [["", "nothing is known of this time"]],
+			: [["", data.paused[x] ? "paused" : "nothing is known of this time"]],
 	);
 }
 
@@ -370,6 +391,98 @@ function victimList(what) {
 	);
 }
 
+/* The mark nearest to a slice or a gap, to be gone to. */
+function nearMarkFact(what) {
+	const mark = markNear(what.process || what.row.process, ...stretchOf(what));
+
+	return mark
+		? [
+				[
+					"nearest mark",
+					[
+						link(mark.title, () => goTo(markThing(mark)), "Go to it"),
+						", " + markDistance(mark, ...stretchOf(what)),
+					],
+				],
+			]
+		: [];
+}
+
+/* Of each kind of thing: its title and sign, whose it is, facts, and parts of their own. */
+function tellSlice(what) {
+	const kind = view.model.slices.flags[what.slice] & 3;
+	const len = stretchOf(what)[1];
+
+	return {
+		title: KIND_TITLES[kind],
+		sign: KIND_CLASSES[kind],
+		of: what.row.title,
+		facts: sliceFacts(what.row, what.slice),
+		step: ["slice", stepSlice, ", ."],
+		parts: [
+			kind === TAKE && len > 0 && blameBar(what),
+			kind === HOLD && len > 0 && victimList(what),
+		],
+	};
+}
+
+function tellCell(what) {
+	return {
+		title: "Many short slices",
+		of: what.row.title,
+		facts: cellFacts(what.row, what.cell),
+		step: ["slice", stepSlice, ", ."],
+		parts: [],
+	};
+}
+
+function tellGap({ process, gap }) {
+	return {
+		title: gapTitle(gap),
+		sign: gap.paused ? "k-pause" : "k-gap",
+		of: process.title,
+		facts: gapFacts(gap),
+		parts: [el("p", null, gapWords(process, gap))],
+	};
+}
+
+function tellMark({ process, mark }) {
+	return {
+		title: mark.title,
+		sign: "k-mark",
+		of: mark.tid ? markThread(mark) : process.title,
+		facts: markFacts(mark),
+		step: ["mark", stepMark, "M m"],
+		parts: [],
+	};
+}
+
+function tellOf(what) {
+	if (what.mark) return tellMark(what);
+	if (what.gap) return tellGap(what);
+	return what.slice !== undefined ? tellSlice(what) : tellCell(what);
+}
+
+function stepButtons([name, step, keys]) {
+	const [before, next] = keys.split(" ");
+
+	return [
+		["‹", "Previous", before, -1],
+		["›", "Next", next, 1],
+	].map(([text, word, key, direction]) =>
+		el(
+			"button",
+			{
+				type: "button",
+				"aria-label": word + " " + name,
+				title: word + " (" + key + ")",
+				on: { click: () => step(direction) },
+			},
+			text,
+		),
+	);
+}
+
 function showDetails() {
 	const box = $("details");
 	const what = view.selected;
@@ -380,17 +493,13 @@ function showDetails() {
 				"p",
 				{ class: "muted" },
 				"Click a slice to see who had the GIL, or who waited. Drag to move, drag the ruler to zoom, ",
-				link("?", openHelp, "Keys and marks"),
+				link("?", openHelp, "Keys and signs"),
 				" lists the keys.",
 			),
 		);
 		return;
 	}
-	const exact = what.slice !== undefined;
-	const kind = exact ? view.model.slices.flags[what.slice] & 3 : null;
-	const title = exact ? KIND_TITLES[kind] : "Many short slices";
-	const facts = exact ? sliceFacts(what.row, what.slice) : cellFacts(what.row, what.cell);
-	const len = stretchOf(what)[1];
+	const told = tellOf(what);
 	const blocker = blockerOf(what);
 
 	box.replaceChildren(
@@ -400,55 +509,35 @@ function showDetails() {
 			el(
 				"h3",
 				null,
-				exact && el("i", { class: "mark " + KIND_CLASSES[kind], "aria-hidden": "true" }),
-				title,
-				el("span", { class: "muted" }, " " + what.row.title),
+				told.sign && el("i", { class: "sign " + told.sign, "aria-hidden": "true" }),
+				told.title,
+				el("span", { class: "muted" }, " " + told.of),
 			),
 			el(
 				"span",
 				{ class: "actions" },
-				el(
-					"button",
-					{ type: "button", on: { click: () => showStretch(...stretchOf(what)) } },
-					"Zoom to it",
-				),
+				el("button", { type: "button", on: { click: () => zoomTo(what) } }, "Zoom to it"),
 				blocker &&
 					el(
 						"button",
 						{ type: "button", id: "to-blocker", on: { click: () => goTo(blocker) } },
 						"Go to the blocker",
 					),
-				el(
-					"button",
-					{
-						type: "button",
-						"aria-label": "Previous slice",
-						title: "Previous (,)",
-						on: { click: () => stepSlice(-1) },
-					},
-					"‹",
-				),
-				el(
-					"button",
-					{
-						type: "button",
-						"aria-label": "Next slice",
-						title: "Next (.)",
-						on: { click: () => stepSlice(1) },
-					},
-					"›",
-				),
+				told.step && stepButtons(told.step),
 			),
 		),
 		el(
 			"div",
 			{ class: "details-body" },
-			factList([...facts, ["clock", fmtDate(view.model.base, stretchOf(what)[0])]]),
-			exact && kind === TAKE && len > 0 && blameBar(what),
-			exact && kind === HOLD && len > 0 && victimList(what),
+			factList([
+				...told.facts,
+				["clock", fmtDate(view.model.base, stretchOf(what)[0])],
+				...(what.mark ? [] : nearMarkFact(what)),
+			]),
+			told.parts,
 		),
 	);
-	announce(title + ", " + what.row.title + ", " + facts.map(f => f.join(" ")).join(", "));
+	announce(told.title + ", " + told.of + ", " + told.facts.map(f => f.join(" ")).join(", "));
 }
 
 function announce(text) {

@@ -9,6 +9,7 @@
 const BLOCK_MIN = 2; /* device pixels: narrower slices are part of a column */
 const CELL_MIN = 4; /* pixels: narrower cells are part of a column */
 const WORDS_MAX = 300;
+const PAUSE_ROOM = 60; /* pixels: a shorter pause has no words */
 
 const canvas = $("canvas");
 const context = canvas.getContext("2d", { alpha: false });
@@ -53,13 +54,16 @@ function paintGround(item, y0, y1, dpr) {
 /* Over columns, since nothing is known there; slices beside it end at it. */
 function paintGaps(item, y0, y1, dpr) {
 	const c = view.colours;
+	const period = Math.round(5 * dpr);
 
 	for (const gap of item.process.gaps) {
 		if (gap.end < view.t0 || gap.start > view.t1) continue;
 		const x0 = devX(gap.start, dpr);
 		const x1 = Math.max(devX(gap.end, dpr), x0 + Math.round(2 * dpr));
 
-		raster.hatch(x0, x1, y0, y1, c.gap, c["gap-line"]);
+		if (gap.paused)
+			raster.level(x0, x1, y0, y1, c.pause, c["pause-line"], period, Math.round(dpr));
+		else raster.hatch(x0, x1, y0, y1, c.gap, c["gap-line"]);
 	}
 }
 
@@ -142,12 +146,12 @@ function touchesGap(process, t) {
 function openEnds(row, i) {
 	const s = view.model.slices;
 	const open = s.open[i];
-	const lost = open & OPEN_LOST;
+	const cut = open & (OPEN_LOST | OPEN_PAUSED);
 
 	if (!open) return [false, false];
 	return [
-		Boolean(open & OPEN_START) || (lost && touchesGap(row.process, s.start[i])),
-		Boolean(open & OPEN_END) || (lost && touchesGap(row.process, s.start[i] + s.len[i])),
+		Boolean(open & OPEN_START) || (cut && touchesGap(row.process, s.start[i])),
+		Boolean(open & OPEN_END) || (cut && touchesGap(row.process, s.start[i] + s.len[i])),
 	];
 }
 
@@ -411,11 +415,40 @@ function drawCellWords(dpr) {
 	}
 }
 
-function drawSelection(scroll) {
+/* In the rows of the processes: how long they were paused. */
+function drawPauses(items, scroll) {
+	const c = view.colours.css;
+
+	for (const item of items) {
+		if (item.row) continue;
+		for (const gap of item.process.gaps) {
+			const left = Math.max(0, toX(gap.start));
+			const right = Math.min(view.width, toX(gap.end));
+
+			if (!gap.paused || right - left < PAUSE_ROOM) continue;
+			const text = "paused " + fmtDur(gap.missing, 3);
+			const width = context.measureText(text).width;
+			const x = (left + right - width) / 2;
+
+			if (width + 20 > right - left) continue;
+			context.fillStyle = c.pause;
+			context.fillRect(x - 5, item.y - scroll + 6, width + 10, item.h - 12);
+			context.fillStyle = c.muted;
+			context.fillText(text, x, item.y - scroll + item.h / 2 + 0.5);
+		}
+	}
+}
+
+function drawSelection(items, scroll) {
 	const what = view.selected;
-	const item = what && itemOf(what.row);
+	const item =
+		what && (what.row ? itemOf(what.row) : view.items.find(i => i.process === what.process));
 
 	if (!item) return;
+	if (what.mark) {
+		drawSelectedMark(what.mark, items, scroll);
+		return;
+	}
 	const [start, len] = stretchOf(what);
 	const x0 = toX(start);
 	const x1 = Math.max(toX(start + len), x0 + 2);
@@ -513,7 +546,8 @@ function paintRows() {
 	words = [];
 	cellWords = [];
 	const step = (view.t1 - view.t0) / raster.width;
-	for (const item of itemsInSight(scroll, height)) {
+	const items = itemsInSight(scroll, height);
+	for (const item of items) {
 		const y0 = Math.round((item.y - scroll) * dpr);
 		const y1 = Math.round((item.y + item.h - scroll) * dpr);
 
@@ -525,8 +559,10 @@ function paintRows() {
 	context.setTransform(1, 0, 0, 1, 0, 0);
 	context.putImageData(raster.image, 0, 0);
 	context.scale(dpr, dpr);
+	drawMarks(items, scroll);
 	drawWords(dpr);
 	drawCellWords(dpr);
-	drawSelection(scroll);
+	drawPauses(items, scroll);
+	drawSelection(items, scroll);
 	drawBrush();
 }

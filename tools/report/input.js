@@ -33,9 +33,17 @@ function thingAt(event) {
 	return {
 		item,
 		t,
+		mark: nearestMark(item.process.marks, item.process.markTimes, t, nsPerPixel() * 4),
 		gap: gap && !(what && what.slice !== undefined && inside(what, t)) ? gap : null,
 		what,
 	};
+}
+
+/* What a click there selects: what the words beside the pointer are about. */
+function pickOf({ item, gap, what, mark }) {
+	if (gap) return { process: item.process, gap };
+	if (what) return what;
+	return mark ? markThing(mark) : null;
 }
 
 function inside(what, t) {
@@ -104,8 +112,7 @@ function endDrag(event) {
 	} else if (drag.mode === "pan" && !drag.moved && event.type === "pointerup") {
 		const thing = thingAt(event);
 
-		if (thing && thing.item.row) select(thing.what);
-		else if (thing) select(null);
+		if (thing) select(pickOf(thing));
 	}
 	drag.mode = null;
 	canvas.classList.remove("grabbing");
@@ -140,7 +147,7 @@ function listenToPointers() {
 	canvas.addEventListener("dblclick", event => {
 		const thing = thingAt(event);
 
-		if (thing && thing.what) goTo(thing.what);
+		if (thing && pickOf(thing)) goTo(pickOf(thing));
 	});
 }
 
@@ -283,7 +290,9 @@ const TIMELINE_KEYS = {
 	},
 	",": () => stepSlice(-1),
 	".": () => stepSlice(1),
-	Enter: () => view.selected && showStretch(...stretchOf(view.selected)),
+	m: () => stepMark(1),
+	M: () => stepMark(-1),
+	Enter: () => view.selected && zoomTo(view.selected),
 	b: () => {
 		const blocker = blockerOf(view.selected);
 
@@ -319,6 +328,7 @@ function onKey(event) {
 function listen() {
 	listenToPointers();
 	listenToOverview();
+	listenToLane();
 	$("tl").addEventListener("wheel", onWheel, { passive: false });
 	document.addEventListener("keydown", onKey);
 	rowsBox.addEventListener("scroll", () => {

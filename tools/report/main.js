@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Begins: reads the data, shows the page, switches light and dark, explains itself. */
 
-const MARKS = [
+const SIGNS = [
 	[
 		"k-hold",
 		"holds",
@@ -10,6 +10,12 @@ const MARKS = [
 	["k-wait", "waits", "take_gil: wants the GIL, and does not have it yet"],
 	["k-drop", "drop", "drop_gil: has let go, and waits until the other thread has it"],
 	["k-gap", "lost or not recorded", "Events are missing, or the recording had not begun"],
+	["k-pause", "paused", "Nothing was recorded, as somebody had asked for it: nothing is missing"],
+	[
+		"k-mark",
+		"mark",
+		"A named instant. A flag in the row of the thread that has set it, or of the process",
+	],
 	[
 		"k-open",
 		"open end",
@@ -23,7 +29,8 @@ const KEYS = [
 	["←  →", "move in time (also a, d)"],
 	["↑  ↓", "choose a thread"],
 	[",  .", "previous, next slice of the thread"],
-	["Enter", "zoom to the selected slice"],
+	["m  M", "next, previous mark (M: with Shift)"],
+	["Enter", "zoom to what is selected"],
 	["b", "from a wait to the thread that had the GIL"],
 	["0", "show everything"],
 	["Backspace", "back to where you were"],
@@ -88,7 +95,7 @@ function openHelp() {
 			el(
 				"div",
 				{ class: "details-head" },
-				el("h2", { id: "help-h" }, "Keys and marks"),
+				el("h2", { id: "help-h" }, "Keys and signs"),
 				el(
 					"button",
 					{
@@ -123,12 +130,12 @@ function openHelp() {
 					),
 				),
 			),
-			el("h3", null, "Marks"),
+			el("h3", null, "Signs"),
 			el(
 				"dl",
-				{ class: "marks" },
-				MARKS.map(([kind, name, what]) => [
-					el("dt", null, el("i", { class: "mark " + kind, "aria-hidden": "true" }), name),
+				{ class: "signs" },
+				SIGNS.map(([kind, name, what]) => [
+					el("dt", null, el("i", { class: "sign " + kind, "aria-hidden": "true" }), name),
 					el("dd", null, what),
 				]),
 			),
@@ -143,13 +150,20 @@ function openHelp() {
 	dialog.showModal();
 }
 
+/* Pauses and marks are explained where there are any; the help has all. */
 function showLegend() {
+	const { model } = view;
+	const shown = {
+		"k-pause": model.processes.some(process => process.gaps.some(gap => gap.paused)),
+		"k-mark": model.marks.length > 0,
+	};
+
 	$("legend").replaceChildren(
-		...MARKS.map(([kind, name, what]) =>
+		...SIGNS.filter(([kind]) => shown[kind] !== false).map(([kind, name, what]) =>
 			el(
 				"li",
 				{ title: what },
-				el("i", { class: "mark " + kind, "aria-hidden": "true" }),
+				el("i", { class: "sign " + kind, "aria-hidden": "true" }),
 				name,
 			),
 		),
@@ -162,6 +176,7 @@ function showNav() {
 	const links = [
 		["glance", "Overview"],
 		["timeline", "Timeline"],
+		["marks", "Marks"],
 		["ranks", "Processes"],
 		["threads", "Threads"],
 		["blame", "Who blocked whom"],
@@ -192,8 +207,10 @@ function showTimeline() {
 	onPaint(placeTicks);
 	onPaint(paintRows);
 	onPaint(paintRuler);
+	onPaint(paintLane);
 	onPaint(paintOverview);
 	showLegend();
+	$("tl").classList.toggle("with-marks", model.marks.length > 0);
 	measure();
 	[view.t0, view.t1] = whole();
 	layout();
@@ -217,6 +234,7 @@ function openToOthers() {
 			return view.frameMs;
 		},
 		frames: () => view.drawn,
+		markNames: () => laneNames,
 		/* The middle of a slice or cell in the window of the browser; its row must be in sight. */
 		position: what => {
 			const [start, len] = stretchOf(what);
@@ -252,6 +270,7 @@ function show(model) {
 	showBanners();
 	if (model.processes.length) showTimeline();
 	showGlance();
+	showMarks();
 	showRanks();
 	showThreads();
 	showBlame();

@@ -285,7 +285,7 @@ function lossWords(process) {
 				(p.late_why ? " (" + clean(p.late_why) + ")" : "") +
 				": what happened before is not known.",
 		]);
-	if (isSilent(process)) out.push(["", SILENT]);
+	if (isSilent(process)) out.push(["", silentWords(process)]);
 	if (p.killed) out.push(["bad", "The recorder was killed: the last second may be missing."]);
 	if (p.odd)
 		out.push([
@@ -310,6 +310,31 @@ function lossWords(process) {
 				fmtInt(p.rest.hold) +
 				".",
 		]);
+	return out;
+}
+
+/* What was asked for, and what there is too much of: no loss. */
+function remarkWords(process) {
+	const pauses = sum(process.gaps, gap => (gap.paused ? gap.merged : 0));
+	const out = [];
+
+	if (pauses)
+		out.push(
+			"It was paused " +
+				(pauses === 1 ? "once" : fmtInt(pauses) + " times") +
+				", for " +
+				fmtDur(process.paused_ns) +
+				" altogether, as somebody had asked for it: nothing was lost, and no share " +
+				"counts this time.",
+		);
+	if (process.marks.length < process.mark_count)
+		out.push(
+			"The first " +
+				fmtInt(process.marks.length) +
+				" of " +
+				plural(process.mark_count, "mark") +
+				" are kept.",
+		);
 	return out;
 }
 
@@ -363,6 +388,11 @@ function showExact() {
 		list.append(
 			el("li", { class: "good" }, "No event was lost, and every recording is whole."),
 		);
+	for (const process of model.processes)
+		for (const text of remarkWords(process))
+			list.append(
+				el("li", null, model.processes.length > 1 ? process.title + ": " : "", text),
+			);
 	list.append(el("li", null, gridWords()));
 	if (model.meta.gap_width)
 		list.append(

@@ -24,6 +24,7 @@ function overviewData(width) {
 	if (overviewColumns && overviewColumns.width === width) return overviewColumns;
 	const out = [new Float64Array(width), new Float64Array(width)];
 	const covered = new Float64Array(width);
+	const pauses = new Float64Array(width);
 	const [t0, t1] = whole();
 	const step = (t1 - t0) / width;
 	let most = 0;
@@ -33,12 +34,17 @@ function overviewData(width) {
 		/* Of one without events nothing is known. */
 		if (!isSilent(process) && process.end > process.start) addCoverage(covered, t0, step, process);
 	}
+	for (const process of view.model.processes)
+		for (const gap of process.gaps)
+			if (gap.paused && gap.end > gap.start)
+				spread(pauses, t0, step, width, gap.start, gap.end, gap.missing);
 	const known = covered.map(ns => (ns > step * 0.001 ? 1 : 0));
 	const used = out[1].map((held, x) => (known[x] ? Math.min(1, held / covered[x]) : 0));
 	const waiting = out[0].map(ns => ns / step);
+	const paused = pauses.map((ns, x) => (!known[x] && ns > step * 0.5 ? 1 : 0));
 	for (const n of waiting) most = Math.max(most, n);
 	$("waiting-key").lastChild.textContent = "waiting, max " + most.toFixed(1);
-	overviewColumns = { width, t0, step, known, used, waiting, most };
+	overviewColumns = { width, t0, step, known, paused, used, waiting, most };
 	return overviewColumns;
 }
 
@@ -48,14 +54,30 @@ function overviewX(t, width) {
 	return ((t - t0) / (t1 - t0)) * width;
 }
 
-function drawOverviewLosses(g, width, height) {
-	g.fillStyle = view.colours.css["gap-line"];
-	for (const process of view.model.processes)
-		for (const gap of process.gaps) {
-			const x = overviewX(gap.start, width);
+/* Losses over pauses: they matter more. */
+function drawOverviewGaps(g, width, height) {
+	for (const paused of [1, 0])
+		for (const process of view.model.processes)
+			for (const gap of process.gaps) {
+				const x = overviewX(gap.start, width);
 
-			g.fillRect(x, height - 4, Math.max(2, overviewX(gap.end, width) - x), 4);
-		}
+				if (gap.paused !== paused) continue;
+				g.fillStyle = view.colours.css[paused ? "pause-line" : "gap-line"];
+				g.fillRect(x, height - 4, Math.max(2, overviewX(gap.end, width) - x), 4);
+			}
+}
+
+/* One for each pixel. */
+function drawOverviewMarks(g, width) {
+	let last = -1;
+
+	g.fillStyle = view.colours.css.mark;
+	for (const t of view.model.markTimes) {
+		const x = Math.floor(overviewX(t, width));
+
+		if (x !== last) g.fillRect(x, 0, 1, 5);
+		last = x;
+	}
 }
 
 function drawOverviewWindow(g, width, height) {
@@ -91,6 +113,8 @@ function drawOverview(width, height) {
 	g.scale(still.canvas.dpr, still.canvas.dpr);
 	g.fillStyle = c.surface;
 	g.fillRect(0, 0, width, height);
+	g.fillStyle = c.pause;
+	for (let x = 0; x < width; x++) if (data.paused[x]) g.fillRect(x, 0, 1, height);
 	g.fillStyle = c.strip;
 	g.beginPath();
 	for (let x = 0; x < width; x++)
@@ -117,7 +141,8 @@ function drawOverview(width, height) {
 				);
 		g.stroke();
 	}
-	drawOverviewLosses(g, width, height);
+	drawOverviewGaps(g, width, height);
+	drawOverviewMarks(g, width);
 }
 
 function paintOverview() {

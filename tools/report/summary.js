@@ -4,6 +4,16 @@
 const SILENT =
 	"No take and no release of the GIL was seen: a thread that had it all the time does not show.";
 
+/* Why nothing is known of the GIL of a process that is silent. */
+function silentWords(process) {
+	const rest = process.end - process.start - process.paused_ns;
+
+	if (!process.paused_ns) return SILENT;
+	return rest > 0
+		? "It was paused but for " + fmtDur(rest) + ", in which nothing was seen of the GIL."
+		: "It was paused all the time: nothing was recorded.";
+}
+
 /* The summary's part about a process; both lists are in the order of the inputs. */
 function numbersOf(process) {
 	const { summary } = view.model;
@@ -154,7 +164,8 @@ function findings(t) {
 	const out = [];
 	const waited = share(t.waited, t.observed);
 
-	if (all.every(([process]) => isSilent(process))) return [SILENT];
+	if (all.every(([process]) => isSilent(process)))
+		return [...new Set(all.map(([process]) => silentWords(process)))];
 	if (!(waited > 0.005))
 		out.push("Threads hardly waited for the GIL: " + fmtPct(waited || 0) + " of their time.");
 	else
@@ -340,6 +351,13 @@ function rankColumns() {
 			num: true,
 		},
 		{
+			title: "Paused",
+			value: ([process]) => process.paused_ns,
+			cell: ([process]) => fmtDur(process.paused_ns, 3),
+			num: true,
+			help: "Of that, as somebody had asked for it: nothing counts this time",
+		},
+		{
 			title: "Threads",
 			value: ([, p]) => p.threads.length,
 			cell: ([, p]) => fmtInt(p.threads.length),
@@ -363,7 +381,9 @@ function showRanks() {
 	section.replaceChildren(
 		el("h2", { id: "ranks-h" }, all.length > 1 ? "Processes, slowest first" : "Process"),
 		sortable({
-			columns: rankColumns(),
+			columns: rankColumns().filter(
+				c => c.title !== "Paused" || all.some(([process]) => process.paused_ns),
+			),
 			rows: all,
 			sort: 2,
 			caption: "Each process with its waiting and its use of the GIL",
@@ -376,6 +396,18 @@ function showRanks() {
 
 function baseName(path) {
 	return clean(path || "").replace(/.*\//, "");
+}
+
+function pauseFact(processes) {
+	const most = processes.reduce((ns, process) => Math.max(ns, process.paused_ns), 0);
+
+	if (!most) return null;
+	return "paused for " + (processes.length > 1 ? "up to " : "") + fmtDur(most, 3) + " of it";
+}
+
+/* With those that the page does not keep. */
+function markCount() {
+	return sum(view.model.processes, process => process.mark_count);
 }
 
 function showHead() {
@@ -401,7 +433,9 @@ function showHead() {
 					: "recorded " + fmtDur(model.end, 3) + " from ") +
 				fmtDate(model.base, 0).slice(0, -6)
 			: null,
+		pauseFact(list),
 		plural(model.rows.length, "thread"),
+		markCount() ? plural(markCount(), "mark") : null,
 	].filter(Boolean);
 	$("facts").textContent = facts.join(" · ");
 }

@@ -3,18 +3,21 @@
 
 const LIMIT = 50; /* rows that are shown at first */
 
+const collator = new Intl.Collator(undefined, { numeric: true });
+
 function compare(a, b) {
 	if (typeof a === "string" || typeof b === "string")
-		return String(a).localeCompare(String(b), undefined, { numeric: true });
+		return collator.compare(String(a), String(b));
 	return (Number.isNaN(a) ? -1 : a) - (Number.isNaN(b) ? -1 : b);
 }
 
 /*
  * columns: {title, value(row), cell(row), num, head (the row's name), help}; sort: the column that it
- * begins with, greatest first. More rows than LIMIT are shown when asked for.
+ * begins with, greatest first unless `up`. More rows than LIMIT are shown when asked for: all, or
+ * `step` of them each time.
  */
-function sortable({ columns, rows, sort, caption }) {
-	const state = { column: sort, down: true, all: false };
+function sortable({ columns, rows, sort, up = false, step = Infinity, caption }) {
+	const state = { column: sort, down: !up, limit: LIMIT };
 	const body = el("tbody");
 	const more = el("p", { class: "more" });
 	const heads = columns.map((column, k) =>
@@ -43,7 +46,8 @@ function sortable({ columns, rows, sort, caption }) {
 		const sorted = rows
 			.slice()
 			.sort((a, b) => (state.down ? -1 : 1) * compare(by.value(a), by.value(b)));
-		const shown = state.all ? sorted : sorted.slice(0, LIMIT);
+		const shown = sorted.slice(0, state.limit);
+		const left = rows.length - shown.length;
 
 		heads.forEach((head, k) =>
 			head.setAttribute(
@@ -67,12 +71,17 @@ function sortable({ columns, rows, sort, caption }) {
 			),
 		);
 		more.replaceChildren(
-			...(shown.length < rows.length
+			...(left > 0
 				? [
-						link("Show all " + fmtInt(rows.length), () => {
-							state.all = true;
-							fill();
-						}),
+						link(
+							step < left
+								? "Show " + fmtInt(step) + " more of " + fmtInt(rows.length)
+								: "Show all " + fmtInt(rows.length),
+							() => {
+								state.limit += step;
+								fill();
+							},
+						),
 					]
 				: []),
 		);
@@ -328,16 +337,23 @@ function bucketRows(process, p) {
 	const n = p.buckets.length;
 	const span = process.end - process.start;
 	const gils = p.gils.length; /* 0: nothing is known of them */
+	const paused = new Float64Array(n);
+
+	for (const gap of process.gaps)
+		if (gap.paused && gap.end > gap.start)
+			spread(paused, process.start, span / n, n, gap.start, gap.end, gap.missing);
 
 	return p.buckets.map((bucket, k) => {
 		const start = process.start + (span * k) / n;
 		const length = span / n;
-		const known = Math.max(0, length - bucket.gap_ns);
+		const rest = length - bucket.gap_ns;
+		const known = rest < 1 ? 0 : rest; /* bounds are whole ns */
 
 		return {
 			start,
 			length,
 			lost: bucket.lost,
+			paused: paused[k],
 			known,
 			used: share(
 				sum(p.gils, g => g.bucket_held_ns[k]),
@@ -378,7 +394,8 @@ function bucketChart(process, rows) {
 						", " +
 						(row.waiting || 0).toFixed(2) +
 						" threads waiting" +
-						(row.lost ? ", events lost or not recorded" : ""),
+						(row.lost ? ", events lost or not recorded" : "") +
+						(row.paused ? ", paused for " + fmtDur(row.paused, 3) : ""),
 				),
 			),
 		);
@@ -393,7 +410,7 @@ function bucketChart(process, rows) {
 				class: "b-used",
 			}),
 		);
-		if (most > 0)
+		if (most > 0 && row.waiting >= 0)
 			group.append(
 				svg("rect", {
 					x: x + 0.5,
@@ -405,6 +422,8 @@ function bucketChart(process, rows) {
 			);
 		if (row.lost)
 			group.append(svg("rect", { x, y: high, width: step, height: 4, class: "b-lost" }));
+		else if (row.paused)
+			group.append(svg("rect", { x, y: high, width: step, height: 4, class: "b-paused" }));
 		group.addEventListener("click", () => {
 			$("timeline").scrollIntoView({ block: "start" });
 			glideTo(row.start, row.start + row.length);
@@ -420,7 +439,7 @@ function showUsage() {
 	if (!allNumbers().length) return;
 	section.append(el("h2", { id: "usage-h" }, "Use over time"));
 	perProcess(section, (process, p) => {
-		if (isSilent(process)) return el("p", { class: "muted" }, SILENT);
+		if (isSilent(process)) return el("p", { class: "muted" }, silentWords(process));
 		const rows = bucketRows(process, p);
 		const { chart, most } = bucketChart(process, rows);
 

@@ -19,7 +19,11 @@ const view = {
 	filter: "",
 	sort: "busy",
 	active: null /* row that the keys work on */,
-	selected: null /* {row, slice} or {row, cell}: indices into the model's arrays */,
+	/*
+	 * {row, slice} or {row, cell}: indices into the model's arrays; {process, gap};
+	 * {process, row (null: no thread's), mark}
+	 */
+	selected: null,
 	brush: null /* {t0, t1} while a part is being chosen */,
 	width: 0 /* of the picture, in pixels */,
 	back: [] /* earlier windows */,
@@ -220,11 +224,29 @@ function revealRow(row) {
 	redraw();
 }
 
+/* Makes sure that some of the process is in sight. */
+function revealProcess(process) {
+	const ofIt = () => view.items.filter(item => item.process === process);
+	const box = $("rows");
+
+	if (!ofIt().length) {
+		view.filter = "";
+		$("search").value = "";
+		layout();
+	}
+	const items = ofIt();
+	const last = items[items.length - 1];
+
+	if (items[0].y >= box.scrollTop + box.clientHeight || last.y + last.h <= box.scrollTop)
+		box.scrollTop = items[0].y;
+	redraw();
+}
+
 /* ---- the selection ---- */
 
 function select(what) {
 	view.selected = what;
-	if (what) view.active = what.row;
+	if (what && what.row) view.active = what.row;
 	tell("selection");
 	placeLabels();
 	redraw();
@@ -234,20 +256,29 @@ function select(what) {
 function stretchOf(what) {
 	const { slices, cells } = view.model;
 
+	if (what.mark) return [what.mark.at, 0];
+	if (what.gap) return [what.gap.start, what.gap.end - what.gap.start];
 	if (what.slice !== undefined) return [slices.start[what.slice], slices.len[what.slice]];
 	return [cells.start[what.cell], what.row.width];
 }
 
+function zoomTo(what) {
+	if (what.mark) glideTo(...aroundMark(what.mark));
+	else showStretch(...stretchOf(what));
+}
+
 function goTo(what) {
-	revealRow(what.row);
-	showStretch(...stretchOf(what));
+	if (what.row) revealRow(what.row);
+	else revealProcess(what.process);
+	zoomTo(what);
 	select(what);
 }
 
 /* The next slice (or cell) of the row in this direction, as seen from `what` or the window. */
 function neighbour(row, what, direction) {
 	const { slices, cells } = view.model;
-	const here = what && what.row === row ? stretchOf(what)[0] : (view.t0 + view.t1) / 2;
+	const near = what && (what.row === row || !what.row);
+	const here = near ? stretchOf(what)[0] : (view.t0 + view.t1) / 2;
 	let i = above(slices.start, row.i0, row.i1, here) - 1;
 	let j = above(cells.start, row.j0, row.j1, here) - 1;
 
