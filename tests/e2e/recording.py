@@ -11,6 +11,7 @@ from common import LIMIT, OK, load, tool
 
 WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED = range(1, 7)
 THREAD, GIL, LOST, BEFORE, EXIT, LEFT, LATE = range(8, 15)
+MARK, PAUSED = 16, 17
 COUNTED = (WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED)
 KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED",
               THREAD: "THREAD", BEFORE: "BEFORE", EXIT: "EXIT", LEFT: "LEFT"}
@@ -19,7 +20,8 @@ INDEX_OTHER = 255  # GILs beyond those told apart
 END_DURATION, END_STOPPED, END_TARGET_EXIT, END_ERROR, END_EXEC = range(1, 6)
 
 # forced: of a RELEASE; None: the recording does not tell. state: of BEFORE. Of a THREAD: name is the
-# kernel's (comm), thread_name that of threading, None where it is not known. begin_ns: LOST, LATE.
+# kernel's (comm), thread_name that of threading, None where it is not known; of a MARK, name is its.
+# begin_ns: LOST, LATE, PAUSED.
 Event = collections.namedtuple(
     "Event", "kind ns tid gil site unconfirmed name ns_tid begin_ns count forced state "
              "host_tid thread_name")
@@ -32,6 +34,8 @@ def event(e):
     """An event of tests/gilfile.py with plain names and text instead of bytes."""
     name = None if e.comm is None else bytes(e.comm).decode(errors="replace")
     thread_name = bytes(e.name).decode(errors="replace") if e.name else None
+    if e.kind == MARK:
+        name, thread_name = thread_name, None
     return Event(e.kind, e.mono_ns, e.tid, e.gil, e.site, e.unconfirmed, name, e.ns_tid,
                  e.begin_mono_ns, e.count, e.forced, e.state, e.host_tid, thread_name)
 
@@ -67,6 +71,8 @@ class Recording:
         self.thread_names = {e.tid: e.thread_name for e in threads if e.thread_name}
         self.ns_tids = {e.tid: e.ns_tid for e in threads if e.ns_tid}
         self.host_tids = {e.tid: e.host_tid for e in threads if e.host_tid}  # where it is not tid
+        self.marks = [e for e in self.all if e.kind == MARK]
+        self.pauses = [e for e in self.all if e.kind == PAUSED]  # from .begin_ns to .ns, too
         self.late = [e for e in self.all if e.kind == LATE]  # from .begin_ns to .ns not recorded
 
     @property
@@ -112,7 +118,7 @@ class Recording:
         return [e for e in self.events if begin <= e.ns <= end and e.tid == tid]
 
     def violations(self):
-        return violations([e for e in self.sure if e.kind in KIND_NAMES], self.gaps)
+        return violations([e for e in self.sure if e.kind in KIND_NAMES], self.gaps + self.pauses)
 
     def faults(self, yields=True):
         """Violations, and whatever else cannot be in a recording whose probes are complete."""
@@ -130,13 +136,14 @@ class Recording:
                            ("check.mismatches", 0), ("check.unchecked", 0)):
             if self.meta.get(key) != str(found):
                 bad.append("%s is %r, not %d" % (key, self.meta.get(key), found))
-        return bad + (unforced_yields(self.events, self.gaps) if yields else [])
+        return bad + (unforced_yields(self.events, self.gaps + self.pauses) if yields else [])
 
     def holds(self, tid=None):
         """Holds in the order of their begin; only what was seen from end to end."""
         since, out = {}, []
-        for e in sorted(self.gaps + self.events, key=lambda e: e.ns):  # a gap ends with an event
-            if e.kind == LOST:
+        unknown = self.gaps + self.pauses  # each ends with an event, or before it
+        for e in sorted(unknown + self.events, key=lambda e: e.ns):
+            if e.kind in (LOST, PAUSED):
                 since.clear()
             elif e.kind == ACQUIRE:
                 since[e.tid, e.gil] = e.ns
