@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # scripts/setup.sh [--tests] [--extra] [--lint]: installs what is missing to build giltrace (and to
-# test it; what some tests skip without, a browser and NumPy; and to check format and style), by
-# apt-get (Debian 12 and newer, Ubuntu 24.04) or dnf (openEuler 24.03). Touches the network only if
-# something is missing.
+# test it; what some tests skip without: a browser, NumPy, PyTorch, sudo; and to check format and
+# style), by apt-get (Debian 12 and newer, Ubuntu 24.04) or dnf (openEuler 24.03). Touches the
+# network only if something is missing.
 
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -39,7 +39,7 @@ with_apt() {
 
 	# The last two: what scripts/pythons.sh needs to build a Python.
 	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace libffi-dev xz-utils)
-	[ -z "$extra" ] || want+=(python3-numpy)
+	[ -z "$extra" ] || want+=(python3-numpy python3-torch sudo)
 	# On Ubuntu it is a snap, which chromedriver cannot start from here.
 	[ -z "$extra" ] || ! grep -qx ID=debian /etc/os-release || want+=(chromium chromium-driver)
 	[ -z "$lint" ] || want+=(clang-format-14 clang-tidy-14 cppcheck shellcheck)
