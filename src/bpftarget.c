@@ -44,3 +44,15 @@ void gt_bpftarget_describe(struct gt_target *target, const struct gt_pytarget *p
 	describe_codes(target, py);
 	reserve_index(target, py);
 }
+
+void gt_bpftarget_forget(struct gt_target *target)
+{
+	memset(target->seen, 0, sizeof(target->seen));
+	/* What was kept aside has its time from before. */
+	memset(target->cands, 0, sizeof(target->cands));
+	for (size_t i = 0; i < GT_MAX_GILS; i++) {
+		target->gils[i].holder = 0;
+		target->gils[i].pressed = 1; /* as for a GIL that is new: add_gil() */
+		target->gils[i].requested = 0;
+	}
+}

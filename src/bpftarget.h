@@ -10,4 +10,7 @@
 /* Fills in the codes, and the index of a GIL that is not told by an address. */
 void gt_bpftarget_describe(struct gt_target *target, const struct gt_pytarget *py);
 
+/* What was under way in its threads and GILs is not known any more. */
+void gt_bpftarget_forget(struct gt_target *target);
+
 #endif

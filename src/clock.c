@@ -22,29 +22,56 @@ static int64_t parse_offset(const char *text)
 	return s * 1000000000 + strtoll(end, NULL, 10);
 }
 
-int gt_clock_setup(void)
+/*
+ * The clocks of a process (of /proc) minus the host's. -errno: that cannot be told; -ENOENT: this
+ * kernel has no time namespaces.
+ */
+static int read_offsets(const char *process, int64_t *mono_ns, int64_t *boot_ns)
 {
-	FILE *f = fopen("/proc/self/timens_offsets", "re");
-	struct stat ours, childrens;
-	char line[128];
+	char path[3][64], line[128];
+	struct stat own, childrens;
+	FILE *f;
 
-	if (!f) /* a kernel without time namespaces */
-		return errno == ENOENT ? 0 : -errno;
+	snprintf(path[0], sizeof(path[0]), "/proc/%s/timens_offsets", process);
+	snprintf(path[1], sizeof(path[1]), "/proc/%s/ns/time", process);
+	snprintf(path[2], sizeof(path[2]), "/proc/%s/ns/time_for_children", process);
+	f = fopen(path[0], "re");
+	if (!f)
+		return -errno;
 	/* It tells of the namespace that children get, which is another before they are there. */
-	if (stat("/proc/self/ns/time", &ours) ||
-	    stat("/proc/self/ns/time_for_children", &childrens) ||
-	    ours.st_ino != childrens.st_ino) {
+	if (stat(path[1], &own) || stat(path[2], &childrens) || own.st_ino != childrens.st_ino) {
 		fclose(f);
 		return -ENOTSUP;
 	}
 	while (fgets(line, sizeof(line), f)) {
 		if (!strncmp(line, "monotonic ", 10))
-			mono_shift_ns = parse_offset(line + 10);
+			*mono_ns = parse_offset(line + 10);
 		else if (!strncmp(line, "boottime ", 9))
-			boot_shift_ns = parse_offset(line + 9);
+			*boot_ns = parse_offset(line + 9);
 	}
 	fclose(f);
 	return 0;
+}
+
+int gt_clock_setup(void)
+{
+	int err = read_offsets("self", &mono_shift_ns, &boot_shift_ns);
+
+	return err == -ENOENT ? 0 : err;
+}
+
+int gt_clock_ahead(pid_t pid, int64_t *mono_ns)
+{
+	struct stat ours, its;
+	char text[32];
+	int64_t unused;
+
+	*mono_ns = mono_shift_ns;
+	snprintf(text, sizeof(text), "/proc/%d/ns/time", pid);
+	if (stat("/proc/self/ns/time", &ours) || stat(text, &its) || ours.st_ino == its.st_ino)
+		return 0;
+	snprintf(text, sizeof(text), "%d", pid);
+	return read_offsets(text, mono_ns, &unused);
 }
 
 /* The ids used here exist in every Linux that has BPF, so clock_gettime() cannot fail. */

@@ -9,9 +9,16 @@
 #define GT_CLOCK_H
 
 #include "giltrace/gilfile.h"
+#include <sys/types.h>
 
 /* Reads how far our time namespace (Linux 5.6) shifts the clocks. -errno: that cannot be told. */
 int gt_clock_setup(void);
+
+/*
+ * How far the CLOCK_MONOTONIC of a process is ahead of the host's: as ours, where its time
+ * namespace is not known to be another. -errno: it is another, and nothing tells.
+ */
+int gt_clock_ahead(pid_t pid, int64_t *mono_ns);
 
 uint64_t gt_mono_ns(void);
 

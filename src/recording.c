@@ -12,8 +12,6 @@
 #include "reading.h"
 #include "rights.h"
 
-#define NAMES_EVERY_NS 200000000ull
-
 enum gt_status gt_status_of(int err)
 {
 	switch (err) {
@@ -160,6 +158,7 @@ void gt_recording_close(struct gt_recording *r)
 	close_kept_file(r);
 	free(r->first);
 	free(r->last);
+	gt_toldnames_free(&r->told);
 	free(r);
 }
 
@@ -281,6 +280,12 @@ void gt_recording_abandon(struct gt_recording *r, const struct gt_recorder *rec)
 	remove_file(r, rec);
 }
 
+static void begin_pause(struct gt_recording *r, uint64_t mono_ns)
+{
+	r->paused_mono_ns = mono_ns;
+	r->was_paused = 1;
+}
+
 uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *rec, const char *late,
 			    uint64_t late_mono_ns)
 {
@@ -300,7 +305,10 @@ uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *re
 	for (uint8_t i = 0; i < GT_MAX_GILS; i++)
 		if (r->gil_known_set >> i & 1)
 			gt_collect_gil(r->collector, i, r->gil_known[i], mono_ns);
-	gt_tracer_gate(rec->tracer, r->slot, 1);
+	if (rec->paused)
+		begin_pause(r, mono_ns);
+	else
+		gt_tracer_gate(rec->tracer, r->slot, 1);
 	return mono_ns;
 }
 
@@ -323,6 +331,9 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 	enum gt_status status;
 	int err;
 
+	/* It would tell of the start, and nothing of how it goes on. */
+	if (r->paused_mono_ns)
+		return GT_OK;
 	if (gt_snapshot_threads(&r->proc, &r->first, &r->n_first)) {
 		r->first = NULL;
 		r->n_first = 0;
@@ -340,51 +351,47 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 	return status;
 }
 
+void gt_recording_pause(struct gt_recording *r, const struct gt_recorder *rec)
+{
+	if (r->paused_mono_ns)
+		return;
+	gt_tracer_gate(rec->tracer, r->slot, 0);
+	begin_pause(r, gt_mono_ns());
+}
+
+static void end_pause(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns)
+{
+	if (!r->paused_mono_ns)
+		return;
+	gt_tracer_cut(rec->tracer, r->slot, r->paused_mono_ns);
+	gt_collect_paused(r->collector, r->paused_mono_ns, mono_ns);
+	r->paused_mono_ns = 0;
+}
+
+enum gt_status gt_recording_resume(struct gt_recording *r, const struct gt_recorder *rec,
+				   const struct gil_clock *now)
+{
+	enum gt_status status;
+
+	/* While the gate is shut, nothing tells of an execution; a tick will notice it. */
+	if (!r->paused_mono_ns || gt_proc_memory_gone(&r->proc))
+		return GT_OK;
+	status = gt_recording_drain(r, rec);
+	(void)gt_collect_clock(r->collector, now);
+	end_pause(r, rec, gt_mono_ns());
+	gt_tracer_gate(rec->tracer, r->slot, 1);
+	if (gt_proc_memory_gone(&r->proc)) /* right before it was opened */
+		gt_tracer_gate(rec->tracer, r->slot, 0);
+	return status;
+}
+
+/* Has nothing been recorded, though nobody had asked for that? */
 static int is_silent(const struct gt_recording *r)
 {
 	struct gt_collect_stats stats;
 
 	gt_collect_stats(r->collector, 0, &stats);
-	return !stats.events;
-}
-
-/* What the interpreter calls its threads; asked for where there are threads that it may know. */
-static void read_names(struct gt_recording *r, const struct gt_recorder *rec, int at_end,
-		       uint64_t mono_ns)
-{
-	const char *told = NULL;
-	struct gt_number named;
-	uint32_t n_named = 0;
-
-	if (r->no_names || (!at_end && !gt_collect_wants_names(r->collector)))
-		return;
-	for (uint32_t i = 0; i < r->py.n; i++) {
-		gt_autofree struct gt_reading *a = gt_reading_make(r, i, GT_READ_NAMES, rec);
-		gt_autofree struct gt_pyname *names = a && !a->err ? a->names : NULL;
-
-		told = !a ? "its memory cannot be read" : a->err ? a->why : told;
-		if (a && a->err == -ENOTSUP && r->py.n == 1)
-			r->no_names = 1;
-		n_named += gt_collect_names(r->collector, names, names ? a->n_names : 0, mono_ns);
-	}
-	if (!at_end && !r->no_names)
-		return;
-	named = gt_number(1, n_named);
-
-	const char *const meta[][2] = {
-		{"python.threads_named", named.text},
-		{"python.threads_why", n_named ? NULL : told},
-	};
-
-	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
-}
-
-void gt_recording_names(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns)
-{
-	if (mono_ns - r->names_mono_ns < NAMES_EVERY_NS)
-		return;
-	r->names_mono_ns = mono_ns;
-	read_names(r, rec, 0, mono_ns);
+	return !stats.events && !r->was_paused;
 }
 
 void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns)
@@ -392,7 +399,7 @@ void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, 
 	struct gt_snapshot_thread *now;
 	size_t n;
 
-	read_names(r, rec, 0, mono_ns);
+	gt_recording_read_names(r, rec, 0, mono_ns);
 
 	/* Only where nothing is recorded does it matter whether there was anything to record. */
 	if (!is_silent(r) || gt_snapshot_threads(&r->proc, &now, &n))
@@ -544,12 +551,13 @@ enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recor
 	uint64_t gap_begin_ns, lost;
 	int err;
 
+	end_pause(r, rec, stop_mono_ns);
 	lost = gt_tracer_lost(rec->tracer, r->slot, &gap_begin_ns);
 	r->foreign = gt_tracer_foreign(rec->tracer, r->slot);
 	r->gils = gt_tracer_gils(rec->tracer, r->slot);
 	if (alive) {
 		gt_recording_second(r, rec, stop_mono_ns);
-		read_names(r, rec, 1, stop_mono_ns);
+		gt_recording_read_names(r, rec, 1, stop_mono_ns);
 		write_gil_at_end(r);
 	}
 	write_last(r, rec, alive);

@@ -13,6 +13,8 @@
 #include "npu.h"
 #include "pytarget.h"
 #include "rank.h"
+#include "request.h"
+#include "toldnames.h"
 #include "tracer.h"
 
 /* How a run ended; also giltrace's exit status. The worst one counts, in this order of values. */
@@ -48,11 +50,16 @@ struct gt_recording {
 	uint8_t without_gil;  /* free-threaded, its GIL off all the time, as far as is known */
 	uint8_t silence_told; /* that nothing was recorded has been explained */
 	uint8_t late;         /* it came while others were recorded */
+	uint8_t was_paused;   /* at some time */
 	uint8_t unnamed; /* nobody has named it: that it ends before it is recorded is no news */
 	int file_fd;     /* of its file, to find what was written; 0: nobody wants that */
 	/* private */
-	struct gt_collector *collector;     /* NULL: not being recorded (any more) */
-	uint64_t names_mono_ns;             /* when they were last asked for */
+	struct gt_collector *collector; /* NULL: not being recorded (any more) */
+	uint64_t paused_mono_ns;        /* since when its gate is shut for a pause; 0: it is not */
+	uint64_t names_mono_ns;         /* when they were last asked for */
+	struct gt_toldnames told;       /* names, by the program itself */
+	uint8_t told_news;              /* some are new */
+	uint8_t told_too_much;          /* not all are kept, which was said */
 	struct gt_snapshot_gils gils_first; /* at the start */
 	/* Those that were known before the gate was opened, by index: addresses of cond. */
 	uint64_t gil_known[GT_MAX_GILS];
@@ -72,6 +79,7 @@ struct gt_recorder {
 	const char *dir; /* its name, for messages */
 	uint8_t no_names;
 	uint8_t keep_files; /* open, until the recording is freed */
+	uint8_t paused;     /* those that begin now begin with a pause */
 	/* Called while a process is looked at by the session's thread, which may take long. */
 	void (*meanwhile)(void *ctx);
 	void *ctx;
@@ -100,15 +108,16 @@ enum gt_status gt_recording_start(struct gt_recording *r, const struct gt_record
 void gt_recording_abandon(struct gt_recording *r, const struct gt_recorder *rec);
 
 /*
- * Opens the gate, and returns when: all from then on is recorded. late: why that is later than it
- * should be, such as "forked"; events from late_mono_ns on are missing then. NULL: it is not.
+ * Opens the gate, unless there is a pause, and returns when: all from then on is recorded. late:
+ * why that is later than it should be, such as "forked"; events from late_mono_ns on are missing
+ * then. NULL: it is not.
  */
 uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *rec, const char *late,
 			    uint64_t late_mono_ns);
 
 /*
  * Right after the gate was opened: looks what the process is in the middle of. start_mono_ns: from
- * when on all is recorded, as far as is known.
+ * when on all is recorded, as far as is known. Nothing where it begins with a pause.
  */
 enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorder *rec,
 				 uint64_t start_mono_ns);
@@ -116,11 +125,28 @@ enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorde
 /* Reads what is in the ring. */
 enum gt_status gt_recording_drain(struct gt_recording *r, const struct gt_recorder *rec);
 
+/* Shuts the gate for a while; gt_tracer_wait() and a drain are to follow. */
+void gt_recording_pause(struct gt_recording *r, const struct gt_recorder *rec);
+
+/* Ends the pause, and opens the gate, unless the process has ended or become another program. */
+enum gt_status gt_recording_resume(struct gt_recording *r, const struct gt_recorder *rec,
+				   const struct gil_clock *now);
+
+/* Keeps the names that the program has for its threads, from a GT_REQUEST_THREADS. */
+void gt_recording_told(struct gt_recording *r, struct gt_request *rq);
+
 /* Between seconds: names of threads that are new, if it is time for that. */
 void gt_recording_names(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns);
 
 /* About every second; what is found out is put down for mono_ns. */
 void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns);
+
+/*
+ * Names of threads, those that the interpreter and those that the program itself tells, where there
+ * are threads without one; at_end: in any case, and how many there are.
+ */
+void gt_recording_read_names(struct gt_recording *r, const struct gt_recorder *rec, int at_end,
+			     uint64_t mono_ns);
 
 /*
  * Once no hit is under way any more: reads the rest of the ring, ends the file, and looks whether

@@ -129,7 +129,8 @@ void gt_report_result(const struct gt_recording *r, const char *dir, FILE *out)
 			r->proc.pid, st->lost);
 	/* Children that soon end are many, and nobody has named them. */
 	if (!(r->late && r->end == GIL_END_TARGET_EXIT) && !st->events && !st->lost &&
-	    !st->unwritten && r->end != GIL_END_ERROR && !r->without_gil && !r->silence_told)
+	    !st->unwritten && r->end != GIL_END_ERROR && !r->without_gil && !r->silence_told &&
+	    !r->was_paused)
 		gt_warn("process %d: the GIL did not change hands while it was recorded: its "
 			"threads slept, or a single busy one kept it",
 			r->proc.pid);

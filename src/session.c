@@ -18,19 +18,19 @@ static int wants_all(const struct gt_session *s)
 	return s->opts->find.all_python || (s->opts->find.all_npu && gt_finder_has_npus(s->finder));
 }
 
-/* Can targets come after the start? */
-static int is_open_ended(const struct gt_session *s)
+int gt_session_is_open_ended(const struct gt_session *s)
 {
 	return wants_all(s) || s->opts->follow || s->opts->command.argv;
 }
 
 static void on_ended(void *session, struct gt_recording *r)
 {
-	const struct gt_session *s = session;
+	struct gt_session *s = session;
 
 	/* A child that we have forked meanwhile may keep the descriptor open for a while. */
 	if (s->epoll_fd >= 0)
 		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, r->proc.pidfd, NULL);
+	gt_session_tell_done(s, r);
 	if (s->opts->ended)
 		s->opts->ended(s->opts->ctx, r);
 }
@@ -51,6 +51,7 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 			     .dir = opts->output_dir,
 			     .no_names = opts->no_names,
 			     .keep_files = opts->keep_files,
+			     .paused = opts->paused,
 			     .meanwhile = gt_targets_drain,
 			     .ctx = &s->targets},
 		.ring_bytes = opts->ring_bytes,
@@ -66,7 +67,7 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 		gt_targets_worsen(&s->targets, GT_FAILED);
 		return err;
 	}
-	s->targets.open_ended = is_open_ended(s);
+	s->targets.open_ended = gt_session_is_open_ended(s);
 	gt_targets_worsen(&s->targets, gt_finder_first(s->finder));
 	while (gt_finder_take(s->finder, &found))
 		(void)gt_targets_put(&s->targets, found.recording);
@@ -82,9 +83,11 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 void gt_session_stop(struct gt_session *s, enum gil_end_reason reason)
 {
 	s->stopping = 1;
+	if (!s->end_mono_ns)
+		s->end_mono_ns = gt_mono_ns();
 	if (s->command)
 		gt_command_continue(s->command, 1);
-	gt_targets_finish_ended(&s->targets);
+	gt_targets_finish_gone(&s->targets);
 	gt_targets_finish_all(&s->targets, reason);
 	gt_finder_stop(s->finder);
 }
@@ -127,6 +130,8 @@ static int prepare_loop(struct gt_session *s)
 		err = gt_session_watch(s, gt_tracer_epoll_fd(s->targets.recorder.tracer), EV_RINGS);
 	if (!err)
 		err = gt_session_watch(s, gt_finder_fd(s->finder), EV_FOUND);
+	if (!err && s->opts->control)
+		err = gt_session_watch(s, gt_control_fd(s->opts->control), EV_CONTROL);
 	return err;
 }
 
@@ -159,51 +164,18 @@ static void read_signal(struct gt_session *s)
 
 /* ---- the loop ---- */
 
-static void show_status(struct gt_session *s, uint64_t mono_ns)
-{
-	uint64_t events = s->targets.ended_events, lost = s->targets.ended_lost;
-	uint64_t since_ns = mono_ns - s->shown_mono_ns;
-	uint64_t tenths = (mono_ns - s->start_mono_ns) / (SECOND_NS / 10);
-	uint64_t all = s->opts->duration_ns / (SECOND_NS / 10);
-	char end[40] = "", processes[40] = "";
-
-	for (size_t i = 0; i < s->targets.n; i++) {
-		const struct gt_recording *t = s->targets.list[i];
-		struct gt_collect_stats stats;
-		uint64_t gap_begin_ns;
-
-		if (!t || !t->collector)
-			continue;
-		gt_collect_stats(t->collector,
-				 gt_tracer_lost(s->targets.recorder.tracer, t->slot, &gap_begin_ns),
-				 &stats);
-		events += stats.events;
-		lost += stats.lost + stats.unwritten;
-	}
-	if (all)
-		snprintf(end, sizeof(end), " of %llu.%llu", (unsigned long long)all / 10,
-			 (unsigned long long)all % 10);
-	if (is_open_ended(s))
-		snprintf(processes, sizeof(processes), "  %zu process%s", s->targets.n_open,
-			 s->targets.n_open == 1 ? "" : "es");
-	gt_status("%llu.%llu%s s%s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
-		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10, end, processes,
-		  (unsigned long long)((events - s->shown_events) * 1000 /
-				       (since_ns / 1000000 ? since_ns / 1000000 : 1)),
-		  (unsigned long long)events, (unsigned long long)lost);
-	s->shown_events = events;
-	s->shown_mono_ns = mono_ns;
-}
-
 static void tick_one(struct gt_session *s, struct gt_recording *t, uint64_t mono_ns,
 		     const struct gil_clock *second)
 {
 	gt_targets_worsen(&s->targets, gt_recording_drain(t, &s->targets.recorder));
-	if (second) {
-		(void)gt_collect_clock(t->collector, second);
-		gt_recording_second(t, &s->targets.recorder, second->mono_ns);
+	/* If we were killed in a pause, what was before it must not seem to have gone on. */
+	if (!s->paused_mono_ns) {
+		if (second) {
+			(void)gt_collect_clock(t->collector, second);
+			gt_recording_second(t, &s->targets.recorder, second->mono_ns);
+		}
+		gt_recording_names(t, &s->targets.recorder, mono_ns);
 	}
-	gt_recording_names(t, &s->targets.recorder, mono_ns);
 	if (gt_collect_tick(t->collector, mono_ns)) {
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_ERROR);
 	} else if (gt_proc_executed(&t->proc)) {
@@ -240,15 +212,15 @@ static void tick(struct gt_session *s)
 	s->last_tick_mono_ns = mono_ns;
 	/* A command writes to the terminal, too. */
 	if (mono_ns - s->shown_mono_ns >= SECOND_NS / 2 && !s->stopping && !s->command)
-		show_status(s, mono_ns);
+		gt_session_show(s, mono_ns);
 }
 
 /* May anything still come? */
 static int expects_more(struct gt_session *s)
 {
 	if (s->command_runs)
-		return 1;
-	if (s->stopping || !is_open_ended(s))
+		return !s->leaves;
+	if (s->stopping || !gt_session_is_open_ended(s))
 		return 0;
 	gt_session_read_news(s);
 	return wants_all(s) || gt_finder_pending(s->finder);
@@ -296,6 +268,9 @@ static int loop(struct gt_session *s)
 			case EV_COMMAND:
 				gt_session_read_command(s);
 				break;
+			case EV_CONTROL:
+				gt_control_serve(s->opts->control, gt_session_act, s);
+				break;
 			case EV_STOP:
 				read_signal(s);
 				break;
@@ -321,10 +296,10 @@ static int open_tracer(struct gt_session *s)
 	struct gt_tracer_opts opts = s->opts->tracer;
 	int err;
 
-	err = gt_targets_reserve(&s->targets, is_open_ended(s) ? GT_SESSION_TARGETS : 1);
+	err = gt_targets_reserve(&s->targets, gt_session_is_open_ended(s) ? GT_SESSION_TARGETS : 1);
 	if (err)
 		return err;
-	opts.max_targets = (uint32_t)(is_open_ended(s) ? s->targets.room : s->targets.n);
+	opts.max_targets = (uint32_t)(gt_session_is_open_ended(s) ? s->targets.room : s->targets.n);
 	s->follows = s->opts->follow || s->opts->find.all_python;
 	opts.follow = s->follows && s->opts->follow != GT_FOLLOW_PROC;
 	opts.all_execs = s->opts->find.all_python && s->opts->follow != GT_FOLLOW_PROC;
@@ -350,7 +325,8 @@ static int start_all(struct gt_session *s)
 		return recorder->dir_fd;
 	}
 	gt_targets_start_all(&s->targets);
-	return s->targets.n_open || is_open_ended(s) ? 0 : -ESRCH;
+	gt_session_tell_files(s);
+	return s->targets.n_open || gt_session_is_open_ended(s) ? 0 : -ESRCH;
 }
 
 static void follow_one(void *session, pid_t pid)
@@ -408,6 +384,7 @@ static int begin(struct gt_session *s)
 			(void)gt_collect_clock(s->targets.list[i]->collector, &start);
 	s->start_mono_ns = s->last_clock_mono_ns = s->shown_mono_ns = start.mono_ns;
 	s->last_tick_mono_ns = start.mono_ns;
+	s->paused_mono_ns = s->opts->paused ? start.mono_ns : 0;
 	if (s->opts->duration_ns) {
 		err = timer(&s->deadline_fd, s->opts->duration_ns, 0);
 		if (!err)
@@ -433,18 +410,21 @@ static void say_what_begins(const struct gt_session *s)
 {
 	const char *by = gt_tracer_backend(s->targets.recorder.tracer);
 	const char *end = s->opts->duration_ns || s->command_runs ? "" : "; Ctrl-C stops";
+	const char *paused = s->paused_mono_ns ? ", paused until it is told to resume" : "";
 	size_t n = s->targets.n_open;
 
 	if (s->command_runs && !n)
-		gt_info("recording the command by %s%s", by, end);
+		gt_info("recording the command by %s%s%s", by, paused, end);
 	else
-		gt_info("recording %zu process%s%s by %s%s", n, n == 1 ? "" : "es",
-			s->command_runs    ? ", and the command,"
-			: is_open_ended(s) ? ", and those that come,"
-					   : "",
-			by, end);
+		gt_info("recording %zu process%s%s by %s%s%s", n, n == 1 ? "" : "es",
+			s->command_runs               ? ", and the command,"
+			: gt_session_is_open_ended(s) ? ", and those that come,"
+						      : "",
+			by, paused, end);
 	if (s->opts->ready_fd >= 0 && write(s->opts->ready_fd, "\n", 1) != 1)
 		gt_warn("nobody reads the ready descriptor: %s", strerror(errno));
+	if (s->opts->control)
+		gt_control_ready(s->opts->control, n, by);
 }
 
 static void say_what_was_missed(const struct gt_session *s)
@@ -468,7 +448,7 @@ int gt_session_record(struct gt_session *s)
 	err = prepare_loop(s);
 	if (!err)
 		err = begin(s);
-	if (!err && is_open_ended(s))
+	if (!err && gt_session_is_open_ended(s))
 		err = start_finder(s);
 	if (!err) {
 		err = start_command(s);
@@ -486,6 +466,8 @@ int gt_session_record(struct gt_session *s)
 		gt_targets_worsen(&s->targets, GT_FAILED);
 		gt_session_stop(s, GIL_END_ERROR);
 	}
+	if (!s->end_mono_ns)
+		s->end_mono_ns = gt_mono_ns();
 	gt_finder_stop(s->finder);
 	if (gt_finder_failed(s->finder))
 		gt_targets_worsen(&s->targets, GT_FAILED);

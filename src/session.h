@@ -26,6 +26,8 @@ struct gt_session_opts {
 	struct gt_command_opts command;
 	int stop_fd;  /* a signalfd: stop and finish, or passed on to the command */
 	int ready_fd; /* gets one newline once recording has begun; -1: nobody waits */
+	struct gt_control *control; /* who may steer it, and is told of it; NULL: nobody */
+	uint8_t paused;             /* begin with a pause */
 	/* Called for each recording that has ended, or was not made, before it is freed. */
 	void (*ended)(void *ctx, const struct gt_recording *r);
 	void *ctx;
@@ -53,7 +55,11 @@ const struct gt_recording *gt_session_recording(const struct gt_session *s, size
 
 enum gt_status gt_session_status(const struct gt_session *s);
 
-/* Exit status of the command, or what a shell says of one that cannot be run; -1: there is none. */
+/* How it goes, or went. */
+void gt_session_progress(const struct gt_session *s, struct gt_progress *out);
+
+/* Exit status of the command, or what a shell says of one that cannot be run; -1: there is none, or
+ * it runs on. */
 int gt_session_command_status(const struct gt_session *s);
 
 void gt_session_close(struct gt_session *s);

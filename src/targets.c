@@ -228,7 +228,7 @@ enum gt_status gt_targets_start(struct gt_targets *t, struct gt_recording *r)
 	return status;
 }
 
-/* ---- finish ---- */
+/* ---- on the way ---- */
 
 void gt_targets_drain(void *ctx)
 {
@@ -255,6 +255,89 @@ void gt_targets_collect(void *ctx)
 	}
 }
 
+void gt_targets_sum(const struct gt_targets *t, struct gt_progress *out)
+{
+	out->events += t->ended_events;
+	out->lost += t->ended_lost;
+	out->bytes += t->ended_bytes;
+	out->files += t->ended_files;
+	out->processes += t->n_open;
+	for (size_t i = 0; i < t->n; i++) {
+		const struct gt_recording *r = t->list[i];
+		struct gt_collect_stats stats;
+		uint64_t gap_begin_ns;
+
+		if (!r || !r->collector)
+			continue;
+		gt_collect_stats(r->collector,
+				 gt_tracer_lost(t->recorder.tracer, r->slot, &gap_begin_ns),
+				 &stats);
+		out->events += stats.events;
+		out->lost += stats.lost + stats.unwritten;
+		out->bytes += stats.bytes;
+	}
+}
+
+/* ---- what is asked for on the way ---- */
+
+void gt_targets_pause(struct gt_targets *t)
+{
+	const struct gt_recording *any = NULL;
+	int err;
+
+	if (t->recorder.paused)
+		return;
+	t->recorder.paused = 1;
+	for (size_t i = 0; i < t->n; i++) {
+		if (!t->list[i] || !t->list[i]->collector)
+			continue;
+		gt_recording_pause(t->list[i], &t->recorder);
+		any = t->list[i];
+	}
+	err = any ? gt_tracer_wait(t->recorder.tracer, any->slot) : 0;
+	if (err)
+		gt_warn("cannot wait for the last events before the pause: %s", strerror(-err));
+	for (size_t i = 0; i < t->n; i++) {
+		struct gt_recording *r = t->list[i];
+
+		if (!r || !r->collector)
+			continue;
+		gt_targets_worsen(t, gt_recording_drain(r, &t->recorder));
+		/* So that names of new threads, too, have a time before the pause. */
+		(void)gt_collect_tick(r->collector, r->paused_mono_ns);
+	}
+}
+
+void gt_targets_resume(struct gt_targets *t)
+{
+	struct gil_clock now;
+
+	t->recorder.paused = 0;
+	gt_clock_sample(&now);
+	for (size_t i = 0; i < t->n; i++)
+		if (t->list[i] && t->list[i]->collector)
+			gt_targets_worsen(t, gt_recording_resume(t->list[i], &t->recorder, &now));
+}
+
+size_t gt_targets_mark(struct gt_targets *t, const struct gt_request *rq)
+{
+	uint64_t mono_ns = rq->mono_ns ? rq->mono_ns : gt_mono_ns();
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n; i++) {
+		struct gt_recording *r = t->list[i];
+
+		if (!r || !r->collector)
+			continue;
+		gt_collect_mark(r->collector, mono_ns, r->proc.pid == rq->from ? rq->ns_tid : 0,
+				rq->name);
+		n++;
+	}
+	return n;
+}
+
+/* ---- finish ---- */
+
 static void detach(struct gt_targets *t, struct gt_recording *const *which, size_t n)
 {
 	gt_autofree uint32_t *slots = calloc(n, sizeof(*slots));
@@ -278,6 +361,8 @@ static void finish_file(struct gt_targets *t, struct gt_recording *r, enum gil_e
 	t->rings -= r->ring_bytes;
 	t->ended_events += r->stats.events;
 	t->ended_lost += r->stats.lost + r->stats.unwritten;
+	t->ended_bytes += r->stats.bytes;
+	t->ended_files++;
 }
 
 void gt_targets_finish(struct gt_targets *t, struct gt_recording *const *which, size_t n,
@@ -306,12 +391,16 @@ void gt_targets_finish(struct gt_targets *t, struct gt_recording *const *which, 
 	}
 }
 
-void gt_targets_finish_ended(struct gt_targets *t)
+void gt_targets_finish_gone(struct gt_targets *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		struct gt_recording *r = t->list[i];
 
-		if (r && r->collector && gt_proc_ended(&r->proc))
+		if (!r || !r->collector)
+			continue;
+		if (gt_proc_executed(&r->proc))
+			gt_targets_finish(t, &r, 1, GIL_END_EXEC);
+		else if (gt_proc_memory_gone(&r->proc) || gt_proc_ended(&r->proc))
 			gt_targets_finish(t, &r, 1, GIL_END_TARGET_EXIT);
 	}
 }

@@ -6,6 +6,7 @@
 #ifndef GT_TARGETS_H
 #define GT_TARGETS_H
 
+#include "control.h"
 #include "recording.h"
 
 #define GT_SESSION_TARGETS 1024 /* at one time, where it is not known how many there will be */
@@ -13,12 +14,14 @@
 #define GT_RING_MAX        (4u << 20)
 
 struct gt_targets {
-	struct gt_recording **list;        /* by place; NULL: a free one */
-	size_t n;                          /* places that are or were in use */
-	size_t n_open;                     /* that are being recorded */
-	uint64_t recorded;                 /* that were, or are */
-	enum gt_status status;             /* the worst that has happened */
-	uint64_t ended_events, ended_lost; /* of those that have ended */
+	struct gt_recording **list; /* by place; NULL: a free one */
+	size_t n;                   /* places that are or were in use */
+	size_t n_open;              /* that are being recorded */
+	uint64_t recorded;          /* that were, or are */
+	enum gt_status status;      /* the worst that has happened */
+	/* Of those that have ended: */
+	uint64_t ended_events, ended_lost, ended_bytes;
+	size_t ended_files;
 	struct gt_recorder recorder;
 	/* Set by the session: */
 	uint32_t ring_bytes;  /* of each target; 0: what ring_memory allows, up to GT_RING_MAX */
@@ -74,14 +77,30 @@ void gt_targets_drain(void *ctx);
 void gt_targets_collect(void *ctx);
 
 /*
+ * Shuts all gates; those that come later begin paused, too. Returns when nothing is under way any
+ * more, some milliseconds later. And back again.
+ */
+void gt_targets_pause(struct gt_targets *t);
+void gt_targets_resume(struct gt_targets *t);
+
+/* Adds what there is so far to events, lost, bytes, files and processes. */
+void gt_targets_sum(const struct gt_targets *t, struct gt_progress *out);
+
+/*
+ * Puts a mark into all files, with its thread where the process is rq->from. Returns how many there
+ * are.
+ */
+size_t gt_targets_mark(struct gt_targets *t, const struct gt_request *rq);
+
+/*
  * Ends the recording of n > 0 of them at once, and frees them: gates, files, probes. The files come
  * first because the removal of probes may take seconds; where the program is gone, nobody waits for
  * that.
  */
 void gt_targets_finish(struct gt_targets *t, struct gt_recording *const *which, size_t n,
 		       enum gil_end_reason reason);
-/* Those whose processes have ended. */
-void gt_targets_finish_ended(struct gt_targets *t);
+/* Those whose processes have ended, or are about to, or have become other programs. */
+void gt_targets_finish_gone(struct gt_targets *t);
 void gt_targets_finish_all(struct gt_targets *t, enum gil_end_reason reason);
 
 #endif

@@ -19,6 +19,7 @@ enum slot_state { SLOT_FREE, SLOT_USED, SLOT_DROPPED };
 
 struct slot {
 	enum slot_state state;
+	int ring_fd; /* 0: none */
 	struct ring_buffer *rb;
 	struct gt_links links;
 	gt_record_fn fn;
@@ -155,6 +156,8 @@ static void close_dropped(struct gt_tracer *t)
 
 		(void)bpf_map_delete_elem(bpf_map__fd(t->skel->maps.rings), &slots[i]);
 		ring_buffer__free(s->rb);
+		if (s->ring_fd)
+			close(s->ring_fd);
 	}
 	pthread_mutex_lock(&t->closer.lock);
 	for (size_t i = 0; i < n; i++)
@@ -321,12 +324,11 @@ static int add_ring(struct gt_tracer *t, uint32_t slot, uint32_t ring_bytes)
 {
 	struct slot *s = &t->slots[slot];
 	struct epoll_event event = {.events = EPOLLIN, .data.u32 = slot};
-	/* The map of rings and the ring_buffer's mapping keep it alive. */
-	gt_autoclose int fd =
-		bpf_map_create(BPF_MAP_TYPE_RINGBUF, "gt_ring", 0, 0, ring_bytes, NULL);
+	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "gt_ring", 0, 0, ring_bytes, NULL);
 
 	if (fd < 0)
 		return fd;
+	s->ring_fd = fd;
 	s->rb = ring_buffer__new(fd, on_record, s, NULL);
 	if (!s->rb)
 		return -errno;
@@ -483,9 +485,36 @@ void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open)
 
 /* maybe_wait_bpf_programs() in the kernel's syscall.c, since 4.15, for programs that do not sleep.
  */
+int gt_tracer_wait(struct gt_tracer *t, uint32_t slot)
+{
+	return bpf_map_update_elem(bpf_map__fd(t->skel->maps.rings), &slot, &t->slots[slot].ring_fd,
+				   BPF_ANY)
+		       ? -errno
+		       : 0;
+}
+
 int gt_tracer_settle(struct gt_tracer *t, uint32_t slot)
 {
 	return bpf_map_delete_elem(bpf_map__fd(t->skel->maps.rings), &slot) ? -errno : 0;
+}
+
+void gt_tracer_cut(struct gt_tracer *t, uint32_t slot, uint64_t mono_ns)
+{
+	struct gt_target *target = &t->targets[slot];
+	const struct slot *s = &t->slots[slot];
+
+	if (target->lost != target->lost_told) {
+		const struct gt_rec_lost lost = {
+			.rec = {.ts_ns = mono_ns, .kind = GT_LOST},
+			.begin_ns = target->gap_begin_ns ? target->gap_begin_ns : mono_ns,
+			.total = target->lost,
+		};
+
+		s->fn(s->ctx, &lost.rec, sizeof(lost));
+		target->lost_told = target->lost;
+		target->gap_begin_ns = 0;
+	}
+	gt_bpftarget_forget(target);
 }
 
 void gt_tracer_detach(struct gt_tracer *t, const uint32_t *slots, size_t n,

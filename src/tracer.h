@@ -5,8 +5,8 @@
  * gt_tracer_add() and gt_tracer_drop() may be called by several.
  *
  * Life of a target: add (probes attached, gate shut) -> gate open -> gate shut -> settle -> consume
- * once more -> drop. Records come through the target's callback, in the order of the ring, from
- * inside gt_tracer_consume().
+ * once more -> drop. For a pause: gate shut -> wait -> consume -> cut -> gate open. Records come
+ * through the target's callback, in the order of the ring, from inside gt_tracer_consume().
  */
 #ifndef GT_TRACER_H
 #define GT_TRACER_H
@@ -70,6 +70,19 @@ void gt_tracer_gate(struct gt_tracer *t, uint32_t slot, int open);
  * another program. -errno: only gt_tracer_detach() makes sure.
  */
 int gt_tracer_settle(struct gt_tracer *t, uint32_t slot);
+
+/*
+ * The same, and the ring stays, for the gate is to be opened again; `slot` may be any target's, and
+ * one call does for all whose gates were shut before.
+ */
+int gt_tracer_wait(struct gt_tracer *t, uint32_t slot);
+
+/*
+ * Between gt_tracer_wait() and the opening of the gate: what comes has nothing to do with what was.
+ * Waits and holds that were under way are forgotten: a wait that has gone on would be taken for one
+ * that was told. A loss that no record has told of is told by one, as of mono_ns.
+ */
+void gt_tracer_cut(struct gt_tracer *t, uint32_t slot, uint64_t mono_ns);
 
 /*
  * Removes the probes of n targets: some tenths of a second in all by uprobe_multi; by perf_event

@@ -3,8 +3,9 @@
 """What tracing costs, measured in one run; started by scripts/bench.sh, as root.
 
   1. Added time per take/drop cycle: a loop of os.stat("/") without a tracer, with giltrace in
-     both probe modes, and with bpftrace on entry and return of take_gil and drop_gil. They
-     take turns, so that what else the machine does hits all of them alike.
+     both probe modes, with giltrace that is paused, and with bpftrace on entry and return of
+     take_gil and drop_gil. They take turns, so that what else the machine does hits all of them
+     alike.
   2. Throughput of threads with and without giltrace, and events lost at the default buffer size.
   3. Events a second that gil2trace converts to JSON that is thrown away.
   4. The same of a large recording, and of other outputs, with the memory that it takes (convert.py).
@@ -109,12 +110,13 @@ def bare(_target):
 class Giltrace:
     """Context manager: records a target while it is entered."""
 
-    def __init__(self, program, target, mode, folder):
+    def __init__(self, program, target, mode, folder, paused=False):
         self.dir = tempfile.mkdtemp(dir=folder)
         ready, w = os.pipe()
+        options = ["--paused", "--control=%s/socket" % self.dir] if paused else []
         self.proc = subprocess.Popen(
             [program, "-p", str(target.pid), "-o", self.dir, "--probe=" + mode,
-             "--ready-fd=%d" % w], pass_fds=(w,), stdin=subprocess.DEVNULL,
+             "--ready-fd=%d" % w] + options, pass_fds=(w,), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
         os.close(w)
         ok = os.read(ready, 1)
@@ -189,7 +191,8 @@ def cycle_cost(opt, target, folder):
     cycles = max(1000, int(100000 * opt.seconds * 1e9 / target.ask("stat 100000")))
     # (name, context manager)
     modes = [("no tracer", bare),
-             ("giltrace --probe=sites", lambda t: Giltrace(opt.giltrace, t, "sites", folder))]
+             ("giltrace --probe=sites", lambda t: Giltrace(opt.giltrace, t, "sites", folder)),
+             ("giltrace, paused", lambda t: Giltrace(opt.giltrace, t, "sites", folder, True))]
     if has_functions(target.lib):
         modes.append(("giltrace --probe=functions",
                       lambda t: Giltrace(opt.giltrace, t, "functions", folder)))
@@ -214,6 +217,9 @@ def cycle_cost(opt, target, folder):
         added[name] = [v - b for v, b in zip(values, took["no tracer"])]
         print("   %-28s %-26s %s" % (name, spread(values, "%.0f"), "" if name == "no tracer" else
                                      spread(added[name], "%.0f")))
+    print("   added by giltrace, paused / added by giltrace --probe=sites: %.2f" % (
+        statistics.median(added["giltrace, paused"]) /
+        statistics.median(added["giltrace --probe=sites"])))
     for base in [name for name in BPFTRACE if name in added]:
         print("   added by giltrace --probe=sites / added by %s: %.2f" % (
             base, statistics.median(added["giltrace --probe=sites"]) /
