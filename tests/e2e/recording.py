@@ -19,9 +19,9 @@ WAITING, HOLDING = 1, 2  # .state of BEFORE
 INDEX_OTHER = 255  # GILs beyond those told apart
 END_DURATION, END_STOPPED, END_TARGET_EXIT, END_ERROR, END_EXEC = range(1, 6)
 
-# forced: of a RELEASE; None: the recording does not tell. state: of BEFORE. Of a THREAD: name is the
-# kernel's (comm), thread_name that of threading, None where it is not known; of a MARK, name is its.
-# begin_ns: LOST, LATE, PAUSED.
+# forced: of a RELEASE; None: the recording does not tell. state: of BEFORE. Of a THREAD: name is
+# the kernel's (comm), thread_name that of threading, None where it is not known. name: of a MARK,
+# too. begin_ns: LOST, LATE, PAUSED.
 Event = collections.namedtuple(
     "Event", "kind ns tid gil site unconfirmed name ns_tid begin_ns count forced state "
              "host_tid thread_name")
