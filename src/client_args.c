@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 
 #include "client_error.h"
@@ -90,6 +91,20 @@ static const char *option(const char *given, const char *variable)
 	return set && *set ? set : NULL;
 }
 
+/*
+ * A program with more rights than its user has these from somebody who trusts it, not its user: who
+ * sets $PATH and the current folder must not choose what runs with them.
+ */
+static int check_command(const struct gt_args *a)
+{
+	if (!getauxval(AT_SECURE) || a->argv[0][0] == '/')
+		return 0;
+	return gt_fail(-EACCES,
+		       "this program has more rights than its user, so %s is not looked for: "
+		       "giltrace_opts.command must name an absolute path",
+		       a->argv[0]);
+}
+
 /* The path of a file is one word, whatever is in it. */
 static int add_command(struct gt_args *a, const char *given)
 {
@@ -170,6 +185,7 @@ int gt_args_make(struct gt_args *a, const struct giltrace_opts *opts)
 
 	*a = (struct gt_args){0};
 	err = add_command(a, opts->command);
+	err = err ? err : check_command(a);
 	err = err ? err : add(a, "--control-fd=0");
 	err = err ? err : add(a, "--no-summary"); /* nobody would read it */
 	err = err ? err : add_output_dir(a, opts->output_dir);

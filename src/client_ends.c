@@ -11,7 +11,8 @@
 
 static pthread_mutex_t births = PTHREAD_MUTEX_INITIALIZER;
 static struct gt_ends *all;
-static int unwatched; /* errno: nobody will tell us of a fork() */
+static int unwatched;   /* errno: nobody will tell us of a fork() */
+static sigset_t before; /* the mask of the thread that forks; `births` is its own */
 
 /* A handler of a signal might fork() in this thread, and would wait for us: none runs meanwhile. */
 static void lock(sigset_t *mask)
@@ -51,12 +52,17 @@ static void shut_all(struct gt_ends *e)
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&births);
+	sigset_t mask;
+
+	lock(&mask);
+	before = mask;
 }
 
 static void after_fork(void)
 {
-	pthread_mutex_unlock(&births);
+	sigset_t mask = before; /* the next fork()'s once it is unlocked */
+
+	unlock(&mask);
 }
 
 static void in_child(void)
@@ -65,7 +71,7 @@ static void in_child(void)
 		shut_all(e);
 		e->forked = 1;
 	}
-	pthread_mutex_unlock(&births);
+	after_fork();
 }
 
 /* When the library is loaded, not at the first use: that may be two threads' at once, or a child's.

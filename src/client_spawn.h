@@ -17,7 +17,8 @@
 /*
  * Starts argv, found in $PATH where it is a name, in a process group of its own, with fds as its
  * descriptors 0, 1 and 2, no signal blocked or ignored, and without the variables that would have
- * it load this program's libraries. -errno.
+ * it load this program's libraries. Where this program has more rights than its user, its only
+ * variable is a $PATH of the system's folders. -errno.
  */
 int gt_spawn(char *const argv[], const int fds[3], pid_t *pid);
 

@@ -19,6 +19,13 @@ struct gt_known_thread {
 	char *name; /* in the interpreter; NULL: not known */
 };
 
+/* A thread that has ended, and may have set a mark before that. */
+struct gt_ended_thread {
+	uint32_t tid, ns_tid;
+};
+
+#define GT_ENDED_THREADS 256u /* of which that is remembered, the latest */
+
 struct gt_collector {
 	struct gt_gilfile *file;
 	const struct gt_proc *proc;
@@ -32,10 +39,11 @@ struct gt_collector {
 	uint32_t gils_seen;         /* bit i: it was acquired or released */
 	struct gt_before before;
 	uint8_t has_clock;
-	uint64_t begin_ns;   /* of the recording: no mark is earlier */
-	uint64_t start_ns;   /* mono_ns of the GIL_BEFORE records */
-	uint64_t latest_ns;  /* of what the ring has told */
-	uint64_t resumed_ns; /* the end of the latest pause; 0: there was none */
+	uint64_t begin_ns;    /* of the recording: no mark is earlier */
+	uint64_t start_ns;    /* mono_ns of the GIL_BEFORE records */
+	uint64_t latest_ns;   /* of what the ring has told */
+	uint64_t resumed_ns;  /* the end of the latest pause; 0: there was none */
+	uint64_t searched_ns; /* when all threads were last looked at in vain for an id of theirs */
 
 	/*
 	 * All threads seen, grown between readings only. The callback appends the new ones to
@@ -47,6 +55,8 @@ struct gt_collector {
 	uint8_t missed; /* there were more new ones */
 	uint8_t gone;   /* what /proc shows is not what was recorded any more */
 	struct gt_known_thread fresh[256];
+	struct gt_ended_thread ended[GT_ENDED_THREADS]; /* a ring */
+	uint32_t n_ended;                               /* ever; wraps */
 };
 
 /* ---- collect.c ---- */

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collect_private.h"
 
+#include "clock.h"
+
 /*
  * A thread takes the GIL before threading knows it by its id (CPython up to 3.15: it enters itself
  * into threading._active), so it may have no name at first. Others never have one.
  */
 #define ASKS 5
+
+#define SEARCH_EVERY_NS 1000000000ull /* in vain, for an id in another namespace */
 
 /* ---- the table ---- */
 
@@ -73,11 +77,18 @@ int gt_collect_know(struct gt_collector *c, struct gil_event *ev)
 	return 1;
 }
 
+static void remember_end(struct gt_collector *c, const struct gt_known_thread *t)
+{
+	c->ended[c->n_ended++ % GT_ENDED_THREADS] = (struct gt_ended_thread){t->tid, t->ns_tid};
+}
+
 void gt_collect_forget(struct gt_collector *c, uint32_t tid)
 {
 	struct gt_known_thread *fresh = find_fresh(c, tid);
 	struct gt_known_thread *old = fresh ? NULL : find_old(c, tid);
 
+	if (fresh || (old && !old->ended))
+		remember_end(c, fresh ? fresh : old);
 	if (fresh) {
 		free(fresh->name);
 		*fresh = c->fresh[--c->n_fresh];
@@ -300,22 +311,34 @@ static uint32_t find_by_ns_tid(const struct gt_collector *c, uint32_t ns_tid)
 	for (size_t i = 0; i < c->n_threads; i++)
 		if (c->threads[i].ns_tid == ns_tid && !c->threads[i].ended)
 			return c->threads[i].tid;
+	/* It may have ended before its mark was read; the latest of that id. */
+	for (uint32_t i = c->n_ended; i && c->n_ended - i < GT_ENDED_THREADS; i--)
+		if (c->ended[(i - 1) % GT_ENDED_THREADS].ns_tid == ns_tid)
+			return c->ended[(i - 1) % GT_ENDED_THREADS].tid;
 	return 0;
 }
 
-/* In /proc, where all have to be looked at if there is a namespace in between. */
-static uint32_t search_by_ns_tid(const struct gt_collector *c, uint32_t ns_tid)
+/*
+ * In /proc, where all have to be looked at if there is a namespace in between. That takes long with
+ * thousands of threads, and who asks may ask again and again for one that has ended: so after a
+ * search in vain there is none for a while.
+ */
+static uint32_t search_by_ns_tid(struct gt_collector *c, uint32_t ns_tid)
 {
 	gt_autofree uint32_t *all = NULL;
+	uint64_t now_ns = gt_mono_ns();
 	size_t n;
 
 	if (ns_tid_of(c, ns_tid) == ns_tid)
 		return ns_tid;
+	if (c->proc->pid == c->proc->ns_pid || now_ns - c->searched_ns < SEARCH_EVERY_NS)
+		return 0;
 	if (gt_snapshot_tids(c->proc, &all, &n))
 		return 0;
 	for (size_t i = 0; i < n; i++)
 		if (ns_tid_of(c, all[i]) == ns_tid)
 			return all[i];
+	c->searched_ns = now_ns;
 	return 0;
 }
 
@@ -348,11 +371,15 @@ void gt_collect_end_gone(struct gt_collector *c, uint64_t mono_ns)
 	for (size_t i = 0; i < c->n_threads; i++) {
 		struct gt_known_thread *t = &c->threads[i];
 
+		/* An id that is there may be another thread's by now: its name is asked for anew.
+		 */
+		t->asked_py = 0;
 		/* A list of threads that come and go may lack one. */
 		if (t->ended || bsearch(&t->tid, all, n, sizeof(*all), compare_ids) ||
 		    ns_tid_of(c, t->tid))
 			continue;
 		t->ended = 1;
+		remember_end(c, t);
 		ev.tid = t->tid;
 		gt_collect_add(c, &ev);
 	}

@@ -15,11 +15,14 @@
 #include "ctlsocket.h"
 #include "log.h"
 
-#define GUESTS      8         /* connections at one time, beside the owner's */
-#define AT_ONCE     64        /* packets of one connection before others have their turn */
-#define PATIENCE_MS 1000      /* so long an owner is waited for that reads nothing */
-#define OWNER_ROOM  (1 << 20) /* bytes, for what the owner has not read */
-#define LAST_WORDS  1024      /* packets that the owner may have sent before it ended */
+#define GT_SO_PASSRIGHTS 83 /* Linux 6.16 */
+
+#define GUESTS        8         /* connections at one time, beside the owner's */
+#define AT_ONCE       64        /* packets of one connection before others have their turn */
+#define PATIENCE_MS   1000      /* so long an owner is waited for that reads nothing */
+#define OWNER_ROOM    (1 << 20) /* bytes, for what the owner has not read */
+#define BUSY_EVERY_NS 1000000000ull
+#define LAST_WORDS    1024 /* packets that the owner may have sent before it ended */
 
 /* Which descriptor an epoll event is about: a guest's place, or one of these. */
 enum { OWNER = GUESTS, OWNER_PIDFD, LISTENER, PLACES };
@@ -29,14 +32,16 @@ struct peer {
 	int fd; /* -1: nobody */
 	pid_t pid;
 	int clock_known;
-	int64_t ahead_ns; /* its CLOCK_MONOTONIC, of the host's */
+	uint64_t heard_ns; /* when it has last sent something */
+	int64_t ahead_ns;  /* its CLOCK_MONOTONIC, of the host's */
 };
 
 struct gt_control {
 	struct peer peer[GUESTS + 1]; /* the owner's is the last */
 	int epoll_fd, owner_pidfd;
 	uint8_t owner_gone;
-	int patience_ms; /* left for the owner */
+	int patience_ms;  /* left for the owner */
+	uint64_t busy_ns; /* when that was last told */
 	struct gt_ctlsocket socket;
 	/* During gt_control_serve(): */
 	gt_control_act_fn act;
@@ -77,6 +82,10 @@ static int meet(struct peer *p, int fd, uid_t *uid)
 	*p = (struct peer){.fd = fd, .pid = who.pid};
 	*uid = who.uid;
 	p->clock_known = !gt_clock_ahead(who.pid, &p->ahead_ns);
+	p->heard_ns = gt_mono_ns();
+	/* A descriptor that comes along would be closed here, and a socket may take long for that.
+	 */
+	(void)setsockopt(fd, SOL_SOCKET, GT_SO_PASSRIGHTS, &(int){0}, sizeof(int));
 	return 0;
 }
 
@@ -182,7 +191,10 @@ static int GT_PRINTF(2, 0) say_v(const struct peer *p, const char *fmt, va_list 
 
 	if (n < 0 || (size_t)n >= sizeof(text))
 		n = (int)sizeof(text) - 1;
-	return send(p->fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+	if (send(p->fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return 0;
+	/* The kernel has no memory: for one who reads, as good as no room. */
+	return errno == ENOBUFS || errno == ENOMEM ? -EAGAIN : -errno;
 }
 
 static int GT_PRINTF(2, 3) say(const struct peer *p, const char *fmt, ...)
@@ -252,13 +264,25 @@ void gt_control_done(struct gt_control *c, pid_t pid, uint64_t events, uint64_t 
 		   events, lost, path);
 }
 
+void gt_control_busy(struct gt_control *c)
+{
+	uint64_t now_ns = gt_mono_ns();
+	int none = 0;
+
+	if (!c->busy_ns)
+		c->busy_ns = now_ns;
+	if (now_ns - c->busy_ns < BUSY_EVERY_NS)
+		return;
+	c->busy_ns = now_ns;
+	tell_owner(c, &none, "busy");
+}
+
 void gt_control_ended(struct gt_control *c, int status, const struct gt_progress *all)
 {
-	int ms = PATIENCE_MS;
-
-	for (size_t i = 0; i < GT_ARRAY_SIZE(c->peer); i++) {
+	/* The owner first: it alone is waited for. */
+	for (size_t i = GT_ARRAY_SIZE(c->peer); i--;) {
 		const struct peer *p = &c->peer[i];
-		int err;
+		int ms = i == OWNER ? PATIENCE_MS : 0, err;
 
 		if (p->fd < 0)
 			continue;
@@ -338,6 +362,7 @@ static int take(struct gt_control *c, struct peer *p)
 		return errno == EAGAIN ? 1 : errno == EINTR || errno == ECONNRESET ? 0 : -errno;
 	if (!n) /* its end, or an empty packet */
 		return poll(&hup, 1, 0) > 0 ? -EPIPE : 0;
+	p->heard_ns = gt_mono_ns();
 	if (n > GT_PACKET_MAX)
 		return say(p, "error a packet has at most %d bytes", GT_PACKET_MAX);
 	packet[n] = '\0';
@@ -381,6 +406,17 @@ static void refuse(int fd, const char *why)
 	hang_up_on(fd);
 }
 
+/* Some that are connected and forgotten do not keep others out. */
+static uint32_t longest_silent(const struct gt_control *c)
+{
+	uint32_t oldest = 0;
+
+	for (uint32_t i = 1; i < GUESTS; i++)
+		if (c->peer[i].heard_ns < c->peer[oldest].heard_ns)
+			oldest = i;
+	return oldest;
+}
+
 static void on_connection(struct gt_control *c)
 {
 	int fd = accept4(c->socket.fd, NULL, NULL, SOCK_CLOEXEC);
@@ -401,8 +437,12 @@ static void on_connection(struct gt_control *c)
 	}
 	while (i < GUESTS && c->peer[i].fd >= 0)
 		i++;
-	if (i == GUESTS || watch(c, fd, i)) {
-		refuse(fd, "too many are connected");
+	if (i == GUESTS) {
+		i = longest_silent(c);
+		hang_up(c, &c->peer[i]);
+	}
+	if (watch(c, fd, i)) {
+		refuse(fd, "there are no resources to listen to more");
 		return;
 	}
 	c->peer[i] = who;

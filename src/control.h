@@ -3,7 +3,7 @@
  * control.h - whoever steers a recording while it runs (docs/control.md): the program that owns it,
  * over a descriptor that we were started with, and others, over a socket in the file system. Takes
  * their requests, tells them answers and news; what a request does is the session's. Owns its
- * descriptors and the socket's name. Never blocks, but where it says so; memory and work per call
+ * descriptors and the socket's name. Does not wait, but where it says so; memory and work per call
  * are bounded, whatever is sent. Used by one thread.
  */
 #ifndef GT_CONTROL_H
@@ -54,6 +54,9 @@ void gt_control_file(struct gt_control *c, pid_t pid, const char *path);
 void gt_control_ready(struct gt_control *c, size_t processes, const char *backend);
 void gt_control_done(struct gt_control *c, pid_t pid, uint64_t events, uint64_t lost,
 		     const char *path, int is_last);
+
+/* The end is near, but takes long: told once a second, where there is room. */
+void gt_control_busy(struct gt_control *c);
 
 /* The last word, to everybody who is connected; waits for a second at most. */
 void gt_control_ended(struct gt_control *c, int status, const struct gt_progress *all);

@@ -145,6 +145,8 @@ static int prepare_control(struct run *o)
 	int fd = -1, err = 0;
 
 	if (o->line.control_fd >= 0) {
+		gt_inherited_reset(o->line.control_fd);
+		o->line.session.owned = 1;
 		fd = gt_inherited_take(o->line.control_fd);
 		err = fd < 0 ? fd : make_absolute(o);
 	}

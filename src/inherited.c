@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -54,6 +55,29 @@ static int close_all(unsigned int first, unsigned int last)
 	if (first > last || !syscall(SYS_close_range, first, last, 0u))
 		return 0;
 	return close_one_by_one(first, last);
+}
+
+/* In a group that somebody has made for us, as libgiltrace does, a signal to it is for us. */
+static void leave_group(int fd)
+{
+	struct ucred owner;
+	socklen_t size = sizeof(owner);
+
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &size) && owner.pid > 0 &&
+	    getpgid(owner.pid) == getpgrp())
+		(void)setpgid(0, 0);
+}
+
+void gt_inherited_reset(int fd)
+{
+	static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGPIPE, SIGALRM};
+	sigset_t none;
+
+	sigemptyset(&none);
+	for (size_t i = 0; i < GT_ARRAY_SIZE(ours); i++)
+		(void)signal(ours[i], SIG_DFL);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	leave_group(fd);
 }
 
 int gt_inherited_take(int fd)

@@ -10,6 +10,12 @@
 const char *gt_inherited_check(int fd);
 
 /*
+ * What the program at the other end may have made for itself, and is not for one that it starts:
+ * signals that are blocked or ignored. Ctrl-C, which is for its process group, is not for us.
+ */
+void gt_inherited_reset(int fd);
+
+/*
  * Takes such a socket and closes every other descriptor but 0, 1 and 2. A command that we start
  * does not get it; where it was one of these three, /dev/null takes its place. Returns its
  * descriptor, 3 or greater, or -errno.

@@ -30,9 +30,22 @@ static void on_ended(void *session, struct gt_recording *r)
 	/* A child that we have forked meanwhile may keep the descriptor open for a while. */
 	if (s->epoll_fd >= 0)
 		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, r->proc.pidfd, NULL);
-	gt_session_tell_done(s, r);
 	if (s->opts->ended)
 		s->opts->ended(s->opts->ctx, r);
+}
+
+static void on_complete(void *session, struct gt_recording *r)
+{
+	gt_session_tell_done(session, r);
+}
+
+/* Whoever waits for the end sees that it is coming. */
+static void on_removing(void *session)
+{
+	const struct gt_session *s = session;
+
+	if (s->opts->control)
+		gt_control_busy(s->opts->control);
 }
 
 int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
@@ -56,6 +69,8 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 			     .ctx = &s->targets},
 		.ring_bytes = opts->ring_bytes,
 		.ring_memory = opts->ring_memory,
+		.complete = on_complete,
+		.removing = on_removing,
 		.ended = on_ended,
 		.ctx = s,
 	};
@@ -409,7 +424,8 @@ static int begin(struct gt_session *s)
 static void say_what_begins(const struct gt_session *s)
 {
 	const char *by = gt_tracer_backend(s->targets.recorder.tracer);
-	const char *end = s->opts->duration_ns || s->command_runs ? "" : "; Ctrl-C stops";
+	const char *end =
+		s->opts->duration_ns || s->command_runs || s->opts->owned ? "" : "; Ctrl-C stops";
 	const char *paused = s->paused_mono_ns ? ", paused until it is told to resume" : "";
 	size_t n = s->targets.n_open;
 

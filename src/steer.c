@@ -74,8 +74,11 @@ static void take_names(struct gt_session *s, const struct gt_request *rq)
 	struct gt_recording *r = rq->from ? gt_targets_of(&s->targets, rq->from) : NULL;
 	struct gt_request copy = *rq;
 
-	if (r && r->collector)
-		gt_recording_told(r, &copy);
+	if (!r || !r->collector)
+		return;
+	/* The ring tells which threads there are, also those that have ended by now. */
+	gt_targets_worsen(&s->targets, gt_recording_drain(r, &s->targets.recorder));
+	gt_recording_told(r, &copy);
 }
 
 void gt_session_act(void *session, const struct gt_request *rq, struct gt_progress *out)

@@ -329,6 +329,8 @@ size_t gt_targets_mark(struct gt_targets *t, const struct gt_request *rq)
 
 		if (!r || !r->collector)
 			continue;
+		/* Who has set it may be new, or have ended: the ring tells. */
+		gt_targets_worsen(t, gt_recording_drain(r, &t->recorder));
 		gt_collect_mark(r->collector, mono_ns, r->proc.pid == rq->from ? rq->ns_tid : 0,
 				rq->name);
 		n++;
@@ -338,6 +340,14 @@ size_t gt_targets_mark(struct gt_targets *t, const struct gt_request *rq)
 
 /* ---- finish ---- */
 
+static void while_removing(void *ctx)
+{
+	struct gt_targets *t = ctx;
+
+	gt_targets_collect(t);
+	t->removing(t->ctx);
+}
+
 static void detach(struct gt_targets *t, struct gt_recording *const *which, size_t n)
 {
 	gt_autofree uint32_t *slots = calloc(n, sizeof(*slots));
@@ -346,11 +356,10 @@ static void detach(struct gt_targets *t, struct gt_recording *const *which, size
 		if (slots)
 			slots[i] = which[i]->slot;
 		else
-			gt_tracer_detach(t->recorder.tracer, &which[i]->slot, 1, gt_targets_collect,
-					 t);
+			gt_tracer_detach(t->recorder.tracer, &which[i]->slot, 1, while_removing, t);
 	}
 	if (slots)
-		gt_tracer_detach(t->recorder.tracer, slots, n, gt_targets_collect, t);
+		gt_tracer_detach(t->recorder.tracer, slots, n, while_removing, t);
 }
 
 static void finish_file(struct gt_targets *t, struct gt_recording *r, enum gil_end_reason reason,
@@ -363,6 +372,7 @@ static void finish_file(struct gt_targets *t, struct gt_recording *r, enum gil_e
 	t->ended_lost += r->stats.lost + r->stats.unwritten;
 	t->ended_bytes += r->stats.bytes;
 	t->ended_files++;
+	t->complete(t->ctx, r);
 }
 
 void gt_targets_finish(struct gt_targets *t, struct gt_recording *const *which, size_t n,

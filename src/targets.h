@@ -27,6 +27,8 @@ struct gt_targets {
 	uint32_t ring_bytes;  /* of each target; 0: what ring_memory allows, up to GT_RING_MAX */
 	uint64_t ring_memory; /* bytes, of all rings together */
 	uint8_t open_ended;   /* more may come after the start */
+	void (*complete)(void *ctx, struct gt_recording *r); /* its file is; probes may be left */
+	void (*removing)(void *ctx); /* again and again while probes are removed, for seconds */
 	void (*ended)(void *ctx, struct gt_recording *r); /* right before it is freed */
 	void *ctx;
 	/* private */

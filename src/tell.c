@@ -106,7 +106,7 @@ static int talk(int fd, char *const *words)
 		if (err)
 			break;
 		if (starts(text, "error")) {
-			gt_error("it refuses: %s", text + strlen("error"));
+			gt_error("it refuses:%s", text + strlen("error"));
 			return 1;
 		}
 		if (!starts(text, wanted))

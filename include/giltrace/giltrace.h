@@ -64,7 +64,8 @@ struct giltrace_opts {
 	/*
 	 * Path or name of giltrace, or a command that ends with it, as "sudo -n giltrace": if it is
 	 * not the path of a file, it is cut at blanks. NULL: $GILTRACE_COMMAND, else "giltrace" in
-	 * $PATH.
+	 * $PATH. A program with more rights than its user (set-user-ID, capabilities) must name an
+	 * absolute path here; the child's only variable is a PATH of the system's folders then.
 	 */
 	const char *command;
 	const char *const *args; /* more options of giltrace(1); ends with NULL. NULL: none */
@@ -97,15 +98,17 @@ enum giltrace_state { GILTRACE_RECORDING = 1, GILTRACE_PAUSED_NOW = 2, GILTRACE_
 
 /*
  * Returns when the probes are live. opts NULL: all as it is without. *out is set to NULL on
- * failure, and nothing of giltrace is left then.
+ * failure, and no process and no probe of giltrace is left then. Files may be: above all after
+ * -ETIMEDOUT, if giltrace was ready just then, one of each process, whole or only begun.
  *
  *   -ENOENT      there is no such program
  *   -EACCES      rights are missing: giltrace's, or to execute it, or what stands before it in the
- *                command (sudo) has not started it
+ *                command (sudo) has not started it; or .command is no absolute path, in a program
+ *                with more rights than its user
  *   -ESRCH       there is no such process, or none to record
  *   -ENOTSUP     a process is no CPython that can be traced
  *   -EIO         a file could not be written
- *   -ETIMEDOUT   it was not ready in time, and was ended
+ *   -ETIMEDOUT   it was not ready in time, and was ended; files may be left
  *   -EINVAL      an option that is not understood, or what was started is no giltrace, or is too
  *                old or too new
  *   -ECHILD      giltrace ended for another reason

@@ -21,8 +21,7 @@ class Owned(h.Recorder):
     def __init__(self, pids, *options, **kwargs):
         self.dir = h.new_dir()
         command = kwargs.pop("command", None)
-        ours, theirs = kwargs.pop("pair", None) or socket.socketpair(socket.AF_UNIX,
-                                                                    socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         argv = [h.tool("giltrace"), "--control-fd=0"]
         if pids:
             argv += ["-p", ",".join(str(p) for p in pids)]
@@ -38,7 +37,11 @@ class Owned(h.Recorder):
         self.socket = ours
         self.socket.settimeout(h.LIMIT)
         self.told = []
-        self.until("ready")
+        try:
+            self.until("ready")
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exc):
         self.socket.close()

@@ -72,6 +72,13 @@ static void look(void)
 			dprintf(2, "arg %s\n", *a);
 }
 
+/* All of it. */
+static void show_environment(void)
+{
+	for (char **e = environ; *e; e++)
+		dprintf(2, "variable %s\n", *e);
+}
+
 static void answer(const char *request, const char *how)
 {
 	char text[256] = "ok";
@@ -214,6 +221,8 @@ static void step(const char *name, const char *value)
 		close(0);
 	else if (!strcmp(name, "look"))
 		look();
+	else if (!strcmp(name, "environment"))
+		show_environment();
 	else if (!strcmp(name, "status"))
 		me.status = atoi(value);
 	else if (!strcmp(name, "serve"))

@@ -7,6 +7,12 @@
 
 #include <cmocka.h>
 
+#include <grp.h>
+#include <sys/auxv.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
 #include "clientfix.h"
 
 #define SERVED READY "serve;end"
@@ -271,6 +277,108 @@ static void command(void **state)
 	unsetenv("GILTRACE_COMMAND");
 }
 
+/* ---- a program with more rights than its user ---- */
+
+#define NOBODYS 54321 /* neither a user's id nor a group's */
+#define SKIPPED 77
+
+/* What a set-user-ID copy of this program does, when it is run with --secure and its fake. */
+static int secure_host(const char *path)
+{
+	static const char *const refused[] = {NULL, "giltrace", "env giltrace", "./giltrace"};
+	static const char variable[] = "variable ";
+	struct giltrace_opts opts = GILTRACE_OPTS_INIT;
+	const char *messages, *one;
+	struct giltrace *g;
+
+	if (!getauxval(AT_SECURE))
+		return SKIPPED;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		opts.command = refused[i];
+		need(giltrace_start(&opts, &g) == -EACCES);
+		need(strstr(giltrace_error(), "must name an absolute path"));
+	}
+	opts.command = path;
+	need(!start_with(&opts, "environment;" SERVED, &g));
+	need(!giltrace_stop(g, NULL));
+	messages = giltrace_messages(g);
+	one = strstr(messages, "variable PATH=/usr/sbin:/usr/bin:/sbin:/bin\n");
+	need(one && strstr(messages, variable) == one);
+	need(!strstr(one + 1, variable));
+	giltrace_free(g);
+	return 0;
+}
+
+/* Only who has that group gets to it: a set-user-ID program that runs what it is told. */
+static void copy_with_rights(const char *path)
+{
+	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+	struct stat st;
+
+	assert_true(from >= 0 && to >= 0);
+	assert_int_equal(fstat(from, &st), 0);
+	assert_int_equal(chown(scratch, 0, NOBODYS), 0);
+	assert_int_equal(chmod(scratch, 0710), 0);
+	for (off_t left = st.st_size; left > 0;) {
+		ssize_t n = sendfile(to, from, NULL, (size_t)left);
+
+		assert_true(n > 0);
+		left -= n;
+	}
+	assert_int_equal(fchown(to, 0, NOBODYS), 0);
+	assert_int_equal(fchmod(to, 04710), 0);
+	close(from);
+	close(to);
+}
+
+/* As the user that is nobody, whose $PATH and folder have a giltrace of his own. */
+static void run_as_nobody(const char *host)
+{
+	char path[PATH_MAX + 20], command[PATH_MAX + 40];
+	char *argv[] = {(char *)host, "--secure", fake, NULL};
+	char *env[] = {path, command, "GT_TEST_KEEPS=1", NULL};
+
+	print(path, sizeof(path), "PATH=%s:/usr/bin:/bin", scratch);
+	print(command, sizeof(command), "GILTRACE_COMMAND=%s/giltrace", scratch);
+	if (chdir(scratch) || setgroups(0, NULL) || setresgid(NOBODYS, NOBODYS, NOBODYS) ||
+	    setresuid(NOBODYS, NOBODYS, NOBODYS))
+		_exit(SKIPPED);
+	execve(host, argv, env);
+	_exit(1);
+}
+
+static void more_rights_than_the_user(void **state)
+{
+	char host[PATH_MAX + 20], other[PATH_MAX + 20];
+	struct statvfs fs;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(statvfs(scratch, &fs), 0);
+	if (geteuid() || fs.f_flag & ST_NOSUID || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)) {
+		print_message("needs root, a %s without nosuid, and no no_new_privs\n", P_tmpdir);
+		skip();
+	}
+	print(host, sizeof(host), "%s/host", scratch);
+	print(other, sizeof(other), "%s/giltrace", scratch);
+	copy_with_rights(host);
+	assert_int_equal(symlink(fake, other), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		run_as_nobody(host);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(unlink(host), 0);
+	assert_int_equal(unlink(other), 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) {
+		print_message("a set-user-ID program gets no rights here\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+}
+
 /* ---- structs of other versions ---- */
 
 static void older_and_newer_programs(void **state)
@@ -378,7 +486,7 @@ static void errno_is_the_programs(void **state)
 	assert_int_equal(errno, 4711);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		client_test(whole_recording),
@@ -392,9 +500,14 @@ int main(void)
 		client_test(older_and_newer_programs),
 		client_test(wrong_options),
 		client_test(errno_is_the_programs),
+		client_test(more_rights_than_the_user),
 		client_test(command), /* the last: it changes $PATH */
 	};
-	int failed = find_fake();
+	int failed;
+
+	if (argc == 3 && !strcmp(argv[1], "--secure"))
+		return secure_host(argv[2]);
+	failed = find_fake();
 
 	failed = failed ? failed : cmocka_run_group_tests(tests, NULL, NULL);
 	remove_scratch();

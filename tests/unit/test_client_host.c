@@ -230,6 +230,80 @@ static void forks_at_any_moment(void **state)
 	assert_int_equal(atomic_load(&wrong), 0);
 }
 
+/*
+ * A signal between the library's handler before fork() and the birth, whose own handler forks. Who
+ * asks for his handlers before the library does so when it is loaded, is called behind it.
+ */
+static volatile sig_atomic_t signal_in_fork, forks_in_handler;
+
+static void in_the_midst_of_fork(void)
+{
+	if (!signal_in_fork)
+		return;
+	signal_in_fork = 0;
+	raise(SIGUSR1);
+}
+
+static void come_first(void)
+{
+	if (pthread_atfork(in_the_midst_of_fork, NULL, NULL))
+		abort();
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = come_first;
+
+static void fork_in_handler(int sig)
+{
+	pid_t pid = fork();
+
+	(void)sig;
+	if (!pid)
+		_exit(0);
+	if (pid > 0 && waitpid(pid, NULL, 0) == pid)
+		forks_in_handler++;
+}
+
+static int same_mask(const sigset_t *a)
+{
+	sigset_t b;
+	int same = 1;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &b);
+	for (int sig = 1; sig < NSIG; sig++)
+		same &= sigismember(a, sig) == sigismember(&b, sig);
+	return same;
+}
+
+static void forks_in_forks(struct giltrace *none)
+{
+	struct sigaction act = {.sa_handler = fork_in_handler};
+	sigset_t mask;
+
+	alarm(10); /* ends one that waits for itself */
+	need(!sigaction(SIGUSR1, &act, NULL));
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR2);
+	need(!pthread_sigmask(SIG_SETMASK, &mask, NULL));
+	for (int i = 1; i <= 100; i++) {
+		int status;
+		pid_t pid;
+
+		signal_in_fork = 1;
+		pid = fork();
+		if (!pid)
+			_exit(!same_mask(&mask));
+		need(waitpid(pid, &status, 0) == pid && !status);
+		need(!signal_in_fork && forks_in_handler == i && same_mask(&mask));
+	}
+	(void)none;
+}
+
+static void fork_in_a_handler_in_a_fork(void **state)
+{
+	(void)state;
+	in_child(forks_in_forks, NULL);
+}
+
 /* ---- threads ---- */
 
 #define THREADS 8
@@ -533,6 +607,7 @@ int main(void)
 		client_test(fork_while_locks_are_held),
 		client_test(fork_at_the_worst_moment),
 		client_test(forks_at_any_moment),
+		client_test(fork_in_a_handler_in_a_fork),
 		client_test(threads_share_a_recording),
 		client_test(threads_with_recordings_of_their_own),
 		client_test(words_are_the_threads),

@@ -298,6 +298,22 @@ static void a_mark_introduces_its_thread(void **state)
 	assert_int_equal(f->stats.threads, 1);
 }
 
+#define ENDS_KEPT 256u /* as collect_private.h has it */
+
+static void record_end(struct fixture *f, uint64_t ns, uint32_t tid, uint32_t ns_tid)
+{
+	record_who(f, tid, ns_tid, 0, "worker");
+	record(f, ns, tid, GT_EXIT);
+}
+
+static void skip_ends(struct fixture *f, uint32_t n)
+{
+	while (n--) {
+		assert_int_equal(next(f).kind, GIL_THREAD);
+		assert_int_equal(next(f).kind, GIL_EXIT);
+	}
+}
+
 /* What has been recorded of a thread tells its id, though it ends before the mark is read. */
 static void a_mark_of_a_thread_that_is_known(void **state)
 {
@@ -310,12 +326,56 @@ static void a_mark_of_a_thread_that_is_known(void **state)
 	gt_collect_mark(f->c, now, 4000017, "old");
 	record(f, now, GONE, GT_EXIT);
 	gt_collect_mark(f->c, now, 4000017, "ended");
+	for (uint32_t i = 1; i < ENDS_KEPT; i++)
+		record_end(f, now, GONE + i, 4000017 + i);
+	gt_collect_mark(f->c, now, 4000017, "ended long ago");
+	record_end(f, now, GONE + ENDS_KEPT, 4000017 + ENDS_KEPT);
+	gt_collect_mark(f->c, now, 4000017, "too long ago");
 	finish(f, gt_mono_ns(), 0, 0);
 	assert_int_equal(next(f).kind, GIL_THREAD);
 	assert_mark(f, GONE, "new");
 	assert_mark(f, GONE, "old");
 	assert_int_equal(next(f).kind, GIL_EXIT);
-	assert_mark(f, 0, "ended");
+	assert_mark(f, GONE, "ended");
+	skip_ends(f, ENDS_KEPT - 1);
+	assert_mark(f, GONE, "ended long ago");
+	skip_ends(f, 1);
+	assert_mark(f, 0, "too long ago");
+	assert_at_end(f);
+}
+
+static void *wait_for_ever(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* A program of many threads, of which short ones make marks and end, must not be slow to record. */
+static void marks_of_threads_that_have_ended(void **state)
+{
+	enum { THREADS = 300, MARKS = 2000, LIMIT_S = 5 };
+	struct fixture *f = *state;
+	uint64_t begin_ns;
+
+	for (int i = 0; i < THREADS; i++) {
+		pthread_attr_t attr;
+		pthread_t thread;
+
+		assert_int_equal(pthread_attr_init(&attr), 0);
+		assert_int_equal(pthread_attr_setstacksize(&attr, 65536), 0);
+		assert_int_equal(pthread_create(&thread, &attr, wait_for_ever, NULL), 0);
+		pthread_attr_destroy(&attr);
+	}
+	begin_ns = gt_mono_ns();
+	for (int i = 0; i < MARKS; i++)
+		gt_collect_mark(f->c, begin_ns, GONE, "too late");
+	/* To look at all threads for each would take half a minute. */
+	assert_true(gt_mono_ns() - begin_ns < LIMIT_S * 1000000000ull);
+	finish(f, gt_mono_ns(), 0, 0);
+	for (int i = 0; i < MARKS; i++)
+		assert_mark(f, 0, "too late");
 	assert_at_end(f);
 }
 
@@ -404,6 +464,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_mark_introduces_its_thread, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_mark_of_a_thread_that_is_known, setup, teardown),
 		cmocka_unit_test(a_mark_out_of_a_namespace),
+		/* The last: its threads stay. */
+		cmocka_unit_test_setup_teardown(marks_of_threads_that_have_ended, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

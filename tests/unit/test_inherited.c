@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -136,12 +137,60 @@ static void closes_them_one_by_one(void **state)
 	no_close_range = 0;
 }
 
+/* What a job has blocked and ignored is none of ours, nor is its Ctrl-C. */
+static void begins_anew(void **state)
+{
+	int sv[2], status;
+	struct sigaction chld;
+	sigset_t set;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+	pid = fork();
+	if (!pid) {
+		sigfillset(&set);
+		if (sigprocmask(SIG_SETMASK, &set, NULL) || signal(SIGCHLD, SIG_IGN) == SIG_ERR)
+			_exit(101);
+		if (getpgrp() == getpid())
+			_exit(102);
+		gt_inherited_reset(sv[1]);
+		if (sigprocmask(SIG_SETMASK, NULL, &set) || !sigisemptyset(&set))
+			_exit(103);
+		if (sigaction(SIGCHLD, NULL, &chld) || chld.sa_handler != SIG_DFL)
+			_exit(104);
+		_exit(getpgrp() == getpid() ? 0 : 105);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	/* A group that was made for us is kept. */
+	pid = fork();
+	if (!pid) {
+		pid_t group;
+
+		if (setpgid(0, 0))
+			_exit(101);
+		group = getpgrp();
+		pid = fork();
+		if (!pid) {
+			gt_inherited_reset(sv[1]);
+			_exit(getpgrp() == group ? 0 : 102);
+		}
+		_exit(waitpid(pid, &status, 0) == pid && !status ? 0 : 103);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(sv[0]);
+	close(sv[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refuses_what_is_no_such_socket),
 		cmocka_unit_test(closes_all_others),
 		cmocka_unit_test(closes_them_one_by_one),
+		cmocka_unit_test(begins_anew),
 	};
 
 	return cmocka_run_group_tests_name("inherited", tests, NULL, NULL);
