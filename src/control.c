@@ -422,7 +422,7 @@ static void on_connection(struct gt_control *c)
 	int fd = accept4(c->socket.fd, NULL, NULL, SOCK_CLOEXEC);
 	struct peer who;
 	uint32_t i = 0;
-	uid_t uid;
+	uid_t uid = (uid_t)-1;
 
 	if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
 		return;

@@ -247,7 +247,7 @@ int gt_ctlsocket_listen(const char *path, struct gt_ctlsocket *out)
 			 sizeof(out->name) - 1);
 		return -ENAMETOOLONG;
 	}
-	strcpy(out->name, name);
+	memcpy(out->name, name, strlen(name) + 1);
 	if (!path) /* or is there already; in a folder that everybody may write it would be refused
 		    */
 		err = make_folder(folder);

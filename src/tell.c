@@ -94,7 +94,7 @@ static int talk(int fd, char *const *words)
 	char *const status[] = {(char *)"status", NULL};
 	const int stops = is(words, "stop"), marks = is(words, "mark");
 	const char *wanted = stops ? "ended" : "ok";
-	char text[GT_PACKET_MAX + 1];
+	char text[GT_PACKET_MAX + 1] = "";
 	int err = send_request(fd, words);
 
 	if (!err && marks)

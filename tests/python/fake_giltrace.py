@@ -151,6 +151,23 @@ class Fake:
         self.serve()
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def odd_busy(self, how):
+        """Takes its time to end, and says so."""
+        self.ready()
+        self.serve()
+        for i in range(int(how)):
+            select.select([], [], [], 0.25)
+            self.send("busy" if i % 2 else "busy new=thing")
+        self.ended()
+
+    def odd_dies(self, how):
+        """By SIGKILL as if of somebody else's: after some seconds, or when SIGTERM comes."""
+        if not how:
+            signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        self.socket.close()
+        select.select([], [], [], float(how) if how else None)
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def odd_short(self, how):
         """Its time is over before anybody asks; marks are not read."""
         self.ready()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python package is shipped with: the wheel that pip makes of it, its version, the stubs."""
+"""How the Python package is shipped: the wheel that pip makes of it, its version, its stubs."""
 import ast
 import os
 import re

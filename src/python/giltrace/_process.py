@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 
+from ._errors import GiltraceError
 from ._spawn import close_all, keep, keep_all, spawn
 
 PACKET_MAX = 8192
@@ -50,14 +51,13 @@ if hasattr(os, "register_at_fork"):  # 3.7
 
 class Process:
     """
-    given_up: when it was given up (time.monotonic()), or None. killed: it was us who ended it.
-    busy: of the thread that waits for its end. sending: nobody closes the socket meanwhile.
+    given_up: when it was given up (time.monotonic()), or None. busy: of the thread that waits for
+    its end. sending: nobody closes the socket meanwhile.
     """
 
     def __init__(self):
         self.owner = os.getpid()
         self.given_up = None
-        self.killed = False
         self.busy = threading.RLock()
         self.sending = threading.RLock()
         self._socket = None
@@ -69,6 +69,7 @@ class Process:
         self._pids = []     # of the child: none or one
         self._waits = []    # what waitpid() has returned
         self._reaped = False  # somebody else did
+        self._sent = set()  # signals
         self._words = b""
 
     def start(self, argv):
@@ -83,6 +84,8 @@ class Process:
             keep_all(self._pipe, os.pipe2, os.O_CLOEXEC | os.O_NONBLOCK)
             spawn(self._pids, argv, (self._theirs.fileno(), self._null[-1], self._pipe[1]),
                   self._exec)
+        except OSError as err:  # no descriptors, no memory
+            raise GiltraceError("%s cannot be started: %s" % (argv[0], err.strerror)) from err
         finally:
             _close(self._theirs)
             close_all(self._null)
@@ -158,6 +161,12 @@ class Process:
                 return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         return None
 
+    @property
+    def killed(self):
+        """Was it us who ended it? Not if it has ended by a signal that we have not sent."""
+        status = self.status()
+        return bool(self._sent) and (status is None or status >= 0 or -status in self._sent)
+
     def wait(self, deadline):
         """Waits for its end; False: not until then."""
         pause = 0.001
@@ -166,7 +175,7 @@ class Process:
             if left <= 0:
                 return False
             # Its standard error has been closed when it is gone, or is about to be.
-            if self._stderr and _poll(self._stderr[0], 0, left):
+            if not self._stderr or _poll(self._stderr[0], 0, left):
                 time.sleep(min(pause, left))
                 pause = min(2 * pause, SLICE)
         return True
@@ -230,7 +239,7 @@ class Process:
         """To all of its group, if that is its own. What sudo runs is not ours to signal."""
         if self.ended():
             return
-        self.killed = True
+        self._sent.add(number)
         pid = self._pids[0]
         try:
             if os.getpgid(pid) == pid:

@@ -59,7 +59,10 @@ def _options(pids, output_dir, duration, follow, all_npu, all_python, paused, op
     words = ["--control-fd=0"]
     if output_dir is None:
         output_dir = os.environ.get("GILTRACE_DATA_DIR") or "."
-    words.append("--output-dir=" + os.path.abspath(os.fsdecode(output_dir)))
+    try:
+        words.append("--output-dir=" + os.path.abspath(os.fsdecode(output_dir)))
+    except OSError as err:
+        raise GiltraceError("the current folder is not there any more: %s" % err.strerror) from err
     if duration is not None:
         if not 1e-9 <= duration <= 1e9:
             raise ValueError("duration is in seconds, up to 1e9, not %r" % (duration,))
@@ -148,7 +151,7 @@ class Recording:
         if self._called_off:
             raise GiltraceError("a handler of a signal has called stop() before it was ready")
         if wire.ended or wire.ready is None:
-            process.end(None if wire.ended else 0.5)
+            process.end()
             raise self._unready(argv)
         if wire.ready.get("protocol") != "1":
             raise GiltraceError("%s speaks protocol %s, this package protocol 1: they are of "
@@ -170,7 +173,8 @@ class Recording:
         text = "\n".join(lines)
         kind, sentence = meaning(status)
         hint = None
-        if os.path.basename(argv[0]) in ("sudo", "doas") and status == 1:
+        through = os.path.basename(argv[0])
+        if through in ("sudo", "doas") and status == 1 and not self._wire.ended:
             kind, sentence, hint = NotPermitted, "%s did not start giltrace" % argv[0], RIGHTS
         elif self._process.killed:
             sentence = "%s is no giltrace: it ended the conversation" % argv[0]
@@ -319,7 +323,7 @@ class Recording:
             self._process.end(timeout if self._wire.ended else None)
         except TimedOut:
             self._process.end(1)
-            late = "it did not end within %g s, and was killed" % timeout
+            late = "it did not end within %g s of its last word, and was killed" % timeout
         self._wire.drain()
         if self.result is None:  # else a signal handler has been here
             self.result = self._result(late)

@@ -61,6 +61,7 @@ class Wire:
         self.files = {}
         self._process = process
         self._got = []           # packets that have not been read
+        self._count = 0          # of those that have been
         self._books = ([], [])   # of requests and their answers, in their order
         self._asking = False
 
@@ -104,16 +105,12 @@ class Wire:
     def stop(self, timeout):
         """
         Returns when it has ended, or cannot be waited for any more. TimedOut, which is counted anew
-        with each file that is complete: slow disks are no reason to lose the rest.
+        with each packet: slow disks, or many probes to remove, are no reason to lose the rest.
         """
         if self._send(b"stop", time.monotonic() + timeout, []):
             while not self.ended and not self.over:
-                before = self._complete()
-                self.until(lambda: self.ended or self._complete() > before,
-                           time.monotonic() + timeout)
-
-    def _complete(self):
-        return sum(what is not None for what in self.files.values())
+                before = self._count
+                self.until(lambda: self.ended or self._count > before, time.monotonic() + timeout)
 
     def until(self, condition, deadline):
         """Reads until that is true or nothing more will come. TimedOut."""
@@ -158,6 +155,7 @@ class Wire:
                 del self._got[0]
         except IndexError:  # a handler of a signal has called stop() meanwhile, which has read all
             pass
+        self._count += 1
         return True
 
     def _understand(self, packet):
