@@ -211,6 +211,7 @@ class Fake:
         """A child of its own keeps all that is open."""
         if not os.fork():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.alarm(30)  # long behind the test
             signal.pause()
         self.ready()
         os._exit(9)

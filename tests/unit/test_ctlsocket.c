@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -39,23 +40,17 @@ static int setup(void **state)
 	return mkdtemp(base) ? 0 : -1;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
 static void remove_all(const char *path)
 {
-	DIR *dir = opendir(path);
-	const struct dirent *entry;
-
-	while (dir && (entry = readdir(dir))) {
-		char name[512];
-
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-			continue;
-		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-		if (unlink(name))
-			remove_all(name);
-	}
-	if (dir)
-		closedir(dir);
-	(void)rmdir(path);
+	(void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static int teardown(void **state)

@@ -107,6 +107,7 @@ static void closes_all_others(void **state)
 }
 
 /* A kernel without close_range(2) (5.9). */
+/* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): names of ld's --wrap */
 long __wrap_syscall(long number, ...);
 static int no_close_range;
 extern long __real_syscall(long number, ...);
@@ -127,6 +128,8 @@ long __wrap_syscall(long number, ...)
 	}
 	return __real_syscall(number, first, last, flags);
 }
+
+/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 
 static void closes_them_one_by_one(void **state)
 {

@@ -702,7 +702,11 @@ static void test_many_files(void **state)
 	char said[4096];
 
 	(void)state;
+#ifdef __SANITIZE_ADDRESS__
+	p = NULL; /* each file is read by a fork, and 2,600 of those of the shadow take minutes */
+#endif
 	if (!p) {
+		gt_pycache_free(cache);
 		skip();
 		return;
 	}
