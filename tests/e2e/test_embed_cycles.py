@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that records itself again and again keeps nothing of it.
 
-GT_CYCLES says how often, 25 times unless it is set.
+GT_CYCLES says how often, 15 times unless it is set.
 """
 import os
 import shutil
@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness as h  # noqa: E402
 from embed import C, MODULE, OBJECTS, EmbedTest, call, each_face, leftovers, marks  # noqa: E402
 
-CYCLES = int(os.environ.get("GT_CYCLES") or 25)
+CYCLES = int(os.environ.get("GT_CYCLES") or 15)
 WARM = 5  # cycles until what is made once has been made
 KIB = 512  # that a process's memory may differ by, for another reason
 KIB_PER_CYCLE = 0.5  # ... and in the long run: less than any object that is kept

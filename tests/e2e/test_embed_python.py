@@ -103,7 +103,9 @@ class EachPython(PythonTest):
             # 3.6 has the time as a float, which is off by some ns.
             self.assertTrue(end - 50 <= ns <= until + 50, (end, ns, until))
             self.assertEqual(sum(begin <= r <= end for r in releases), ROUNDS)
-            self.assertFalse([r for r in releases if end < r < ns - 50])
+            # A free-threaded build gives its GIL up for locks of its own, too.
+            if not py.free_threaded:
+                self.assertFalse([r for r in releases if end < r < ns - 50])
 
 
 def here():
