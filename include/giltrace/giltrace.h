@@ -125,7 +125,7 @@ int giltrace_start(const struct giltrace_opts *opts, struct giltrace **out);
 int giltrace_mark(struct giltrace *g, const char *name);
 
 /*
- * Stops recording for a while, the probes stay: a hit costs less, and nothing is attached anew.
+ * Stops recording for a while, the probes stay: a hit costs little less (docs/control.md).
  * Returns when that is done. The trace shows the pause. Twice is no error. -EPIPE: it has ended;
  * -ETIMEDOUT: no answer; -EREMOTEIO: giltrace refuses.
  */
