@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The probe: one program behind every probe site; the site's cookie says whose it is and what a
- * hit means (and two more for the end of threads and programs). It runs in the traced thread, so
+ * hit means (and two more for the end of threads and programs). Kernels before 5.15 know no
+ * cookies: there each site has a copy of the program. It runs in the traced thread, so
  * its cost is the target's: gate, target, GIL index, 16 bytes into the ring of the process. No BTF
  * of the kernel is needed for that; the programs at the end, which follow children and names, read
  * the kernel's structs and are left out where there is none.
@@ -32,14 +33,10 @@ struct {
 
 /* The ring of each target, at the target's index. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1); /* set before load */
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); /* their pattern is set before load, too */
+	__uint(max_entries, 1);                   /* set before load */
 	__type(key, __u32);
-	__array(
-		values, struct {
-			__uint(type, BPF_MAP_TYPE_RINGBUF);
-			__uint(max_entries, 4096); /* a pattern only; each ring has its own size */
-		});
+	__type(value, __u32);
 } rings SEC(".maps");
 
 /* Slot of a process; for what is not hit through a probe of its own. */
@@ -449,10 +446,23 @@ static __always_inline __u64 wakeup(struct gt_target *t)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
+/* The cookie is a constant of the program; see attach.h. Verifiers drop the branch not taken. */
+const volatile __u8 cookie_in_program = 0;
+
+static __always_inline __u64 cookie_of(void *ctx)
+{
+	__u64 cookie;
+
+	if (!cookie_in_program)
+		return bpf_get_attach_cookie(ctx);
+	asm volatile("%0 = %1 ll" : "=r"(cookie) : "i"(GT_COOKIE_PLACE));
+	return cookie;
+}
+
 SEC("uprobe")
 int gt_hit(struct pt_regs *ctx)
 {
-	__u64 pid_tgid = bpf_get_current_pid_tgid(), cookie = bpf_get_attach_cookie(ctx);
+	__u64 pid_tgid = bpf_get_current_pid_tgid(), cookie = cookie_of(ctx);
 	__u32 slot = GT_COOKIE_SLOT(cookie);
 	__u8 flags = GT_COOKIE_FLAGS(cookie);
 	struct gt_target *t = bpf_map_lookup_elem(&targets, &slot);

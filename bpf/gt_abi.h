@@ -182,6 +182,12 @@ struct gt_news {
 #define GT_COOKIE_KIND(c)  ((__u8)((c) >> 8))
 #define GT_COOKIE_SITE(c)  ((__u8)(c))
 
+/*
+ * Stands in gt_hit for the cookie where the kernel gives probes none, or in each copy of it, which
+ * has the cookie of its probe instead. Of a slot that no target has.
+ */
+#define GT_COOKIE_PLACE 0x67696c7472616365ULL
+
 /* Flags of a site (and of its cookie). */
 #define GT_SITE_RETURN 0x01 /* a return probe */
 #define GT_SITE_NOARG  0x02 /* the first argument does not tell the GIL: 0 (functions, 3.6) */

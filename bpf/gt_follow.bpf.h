@@ -59,6 +59,13 @@ struct {
 
 __u64 news_lost; /* there was no room for */
 
+/* In the kernel. clang 11 cannot ask for it; Linux 4.15 and newer have just these members. */
+#if __clang_major__ >= 12
+#define UPID_SIZE bpf_core_type_size(struct upid)
+#else
+#define UPID_SIZE sizeof(struct upid)
+#endif
+
 /* Id of a process in the recorder's PID namespace, by its first thread; 0: it is not in there. */
 static __always_inline __u32 pid_here(struct task_struct *leader)
 {
@@ -74,7 +81,7 @@ static __always_inline __u32 pid_here(struct task_struct *leader)
 		struct upid *upid = (void *)((char *)pid +
 					     __builtin_preserve_field_info(pid->numbers,
 									   BPF_FIELD_BYTE_OFFSET) +
-					     i * bpf_core_type_size(struct upid));
+					     i * UPID_SIZE);
 
 		if (i > level)
 			break;

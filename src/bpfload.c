@@ -31,16 +31,18 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 	return 0;
 }
 
-static void choose_programs(struct giltrace_bpf *skel, const struct gt_bpfload_opts *opts, int btf)
+static void choose_programs(struct giltrace_bpf *skel, const struct gt_bpfload_opts *opts,
+			    const struct gt_attach_ops *ops, int btf)
 {
 	bpf_program__set_autoload(skel->progs.gt_rename, btf);
 	bpf_program__set_autoload(skel->progs.gt_born, btf && opts->follow);
 	bpf_program__set_autoload(skel->progs.gt_executed,
 				  btf && (opts->follow || opts->all_execs));
 	bpf_program__set_autoload(skel->progs.gt_gone, btf && opts->follow);
-	bpf_program__set_expected_attach_type(skel->progs.gt_hit, gt_attach_type(opts->attach));
+	bpf_program__set_expected_attach_type(skel->progs.gt_hit, gt_attach_type(ops));
 	skel->rodata->recorder_pidns = opts->pidns_ino;
 	skel->rodata->all_execs = opts->all_execs;
+	skel->rodata->cookie_in_program = (uint8_t)gt_attach_copies(ops);
 }
 
 /*
@@ -61,10 +63,11 @@ static int own_btf(char *path, size_t size)
 }
 
 /* btf: with the programs that need the kernel's BTF. */
-static int load(const struct gt_bpfload_opts *opts, int btf, struct giltrace_bpf **out)
+static int load(const struct gt_bpfload_opts *opts, const struct gt_attach_ops *ops, int btf,
+		struct giltrace_bpf **out)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open);
-	gt_autoclose int fd = -1;
+	gt_autoclose int fd = -1, pattern = -1;
 	struct giltrace_bpf *skel;
 	char path[32];
 	int err;
@@ -75,6 +78,9 @@ static int load(const struct gt_bpfload_opts *opts, int btf, struct giltrace_bpf
 			return fd;
 		open.btf_custom_path = path;
 	}
+	pattern = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "gt_pattern", 0, 0, opts->ring_bytes, NULL);
+	if (pattern < 0)
+		return pattern;
 	skel = giltrace_bpf__open_opts(&open);
 	if (!skel) {
 		err = -errno;
@@ -84,8 +90,10 @@ static int load(const struct gt_bpfload_opts *opts, int btf, struct giltrace_bpf
 	bpf_map__set_max_entries(skel->maps.targets, opts->max_targets);
 	bpf_map__set_max_entries(skel->maps.rings, opts->max_targets);
 	bpf_map__set_max_entries(skel->maps.slots, opts->max_targets);
-	choose_programs(skel, opts, btf);
-	err = giltrace_bpf__load(skel);
+	err = bpf_map__set_inner_map_fd(skel->maps.rings, pattern);
+	choose_programs(skel, opts, ops, btf);
+	if (!err)
+		err = giltrace_bpf__load(skel);
 	if (err)
 		giltrace_bpf__destroy(skel);
 	else
@@ -93,31 +101,48 @@ static int load(const struct gt_bpfload_opts *opts, int btf, struct giltrace_bpf
 	return err;
 }
 
-int gt_bpfload(const struct gt_bpfload_opts *opts, struct giltrace_bpf **out)
+int gt_bpfload(const struct gt_bpfload_opts *opts, const struct gt_attach_ops **ops,
+	       struct giltrace_bpf **out)
 {
-	int btf = !access("/sys/kernel/btf/vmlinux", R_OK);
-	int err;
+	int btf, err = gt_features_prepare(opts->features);
 
 	libbpf_set_print(print_libbpf);
-	err = load(opts, btf, out);
-
+	if (err)
+		return err;
+	*ops = gt_features_backend(opts->features, opts->backend, &err);
+	if (!*ops)
+		return err;
+	btf = gt_features_have(opts->features, GT_FEATURE_BTF);
+	err = load(opts, *ops, btf, out);
 	if (err && err != -EPERM && btf) {
+		int why = err;
+
 		gt_debug("the kernel does not load all programs (%s); trying without those that "
 			 "need its BTF",
 			 strerror(-err));
-		btf = 0;
-		err = load(opts, btf, out);
+		err = load(opts, *ops, 0, out);
+		if (!err)
+			gt_features_lack(opts->features, GT_FEATURE_BTF, why,
+					 "the programs that need it are not loaded");
 	}
 	if (err) {
-		char why[GT_RIGHTS_TEXT];
+		char text[GT_RIGHTS_TEXT];
 
-		gt_rights_why(GT_STEP_BPF, err, 0, why);
-		gt_error("the kernel does not load the BPF program: %s%s%s", strerror(-err), why,
+		gt_rights_why(GT_STEP_BPF, err, 0, text);
+		gt_error("the kernel does not load the BPF program: %s%s%s", strerror(-err), text,
 			 err == -EPERM ? "" : "; -vv shows the verifier's words");
 		return err == -EPERM ? err : -ENOTSUP;
 	}
-	if (!btf)
-		gt_debug("without the kernel's BTF: threads' new names are seen late, and children "
-			 "are looked for in /proc");
 	return 0;
+}
+
+int gt_bpfload_try(const struct gt_bpfload_opts *opts, const char **backend)
+{
+	const struct gt_attach_ops *ops;
+	struct giltrace_bpf *skel = NULL;
+	int err = gt_bpfload(opts, &ops, &skel);
+
+	*backend = err ? NULL : gt_attach_name(ops);
+	giltrace_bpf__destroy(skel);
+	return err;
 }

@@ -27,6 +27,8 @@ enum {
 	OPT_CONTROL_FD,
 	OPT_PAUSED,
 	OPT_TELL,
+	OPT_FEATURES,
+	OPT_WITHOUT,
 };
 
 #define RING_KIB_MAX         1048576
@@ -37,7 +39,8 @@ enum {
 const char *argp_program_version = "giltrace " GT_VERSION;
 
 static const char args_doc[] =
-	"-p PID[,PID...]\n--all-npu\n--all-python\n-- COMMAND [ARG...]\n--tell=WHOM REQUEST";
+	"-p PID[,PID...]\n--all-npu\n--all-python\n-- COMMAND [ARG...]\n--tell=WHOM REQUEST\n"
+	"--features";
 
 static const char doc[] =
 	"Records who waits for, holds and releases the GIL of running CPython processes (3.6 and "
@@ -88,10 +91,15 @@ static const struct argp_option options[] = {
 	 "Folder for the files [$GILTRACE_DATA_DIR, else the current one]", 2},
 	{"list", OPT_LIST, NULL, 0, "Print which processes would be recorded, and attach nothing",
 	 2},
-	{"json", OPT_JSON, NULL, 0, "Print the list as JSON", 2},
+	{"json", OPT_JSON, NULL, 0, "Print the list, or the features, as JSON", 2},
 	{"dry-run", OPT_DRY_RUN, NULL, 0,
 	 "Print the processes, the file with the GIL code, what symbols say of it and each probe "
 	 "site, and attach nothing",
+	 2},
+	{"features", OPT_FEATURES, NULL, 0,
+	 "Print what giltrace wants of this kernel, found by trying it on giltrace itself, and "
+	 "what "
+	 "is used where it is missing",
 	 2},
 	{NULL, 0, NULL, 0, "How:", 3},
 	{"probe", OPT_PROBE, "MODE", 0,
@@ -103,7 +111,11 @@ static const struct argp_option options[] = {
 	 "where they cannot be found",
 	 3},
 	{"backend", OPT_BACKEND, "NAME", 0,
-	 "How probes are attached: auto (default), multi (Linux 6.6) or perf (Linux 5.15)", 3},
+	 "How probes are attached: auto (default), multi (Linux 6.6), perf (Linux 5.15) or ioctl "
+	 "(Linux 5.8)",
+	 3},
+	{"without", OPT_WITHOUT, "NAME[,NAME...]", 0,
+	 "Do as if the kernel did not have these features, whose names --features tells", 3},
 	{"ring-size", OPT_RING_SIZE, "KIB", 0,
 	 "Size of each process's ring buffer, a power of two [4096, less where --ring-memory would "
 	 "not do]",
@@ -198,11 +210,24 @@ static long ring_kib(const char *text)
 	return n < sysconf(_SC_PAGESIZE) / 1024 || (n & (n - 1)) ? -1 : n;
 }
 
+static void parse_without(struct gt_cmdline *o, const char *text, struct argp_state *state)
+{
+	char names[GT_FEATURES_TEXT];
+	const char *bad;
+	int err = gt_features_parse(text, &o->features.without, &bad);
+
+	if (err)
+		argp_error(
+			state, "--without: '%.*s' is %s; there are %s", (int)strcspn(bad, ","), bad,
+			err == -EINVAL ? "a feature that giltrace cannot do without" : "no feature",
+			gt_features_optional(names));
+}
+
 /* Options that say how; 0: it is another one. */
 static int parse_how(int key, char *arg, struct argp_state *state)
 {
 	static const char *const probes[] = {"auto", "sites", "functions", "libc", NULL};
-	static const char *const backends[] = {"auto", "multi", "perf", NULL};
+	static const char *const backends[] = {"auto", "multi", "perf", "ioctl", NULL};
 	struct gt_cmdline *o = state->input;
 	long n;
 
@@ -217,8 +242,11 @@ static int parse_how(int key, char *arg, struct argp_state *state)
 	case OPT_BACKEND:
 		n = word(arg, backends);
 		if (n < 0)
-			argp_error(state, "--backend is auto, multi or perf, not '%s'", arg);
+			argp_error(state, "--backend is auto, multi, perf or ioctl, not '%s'", arg);
 		o->session.tracer.backend = (enum gt_backend)n;
+		break;
+	case OPT_WITHOUT:
+		parse_without(o, arg, state);
 		break;
 	case OPT_RING_SIZE:
 		n = ring_kib(arg);
@@ -330,14 +358,22 @@ static int parse_which(int key, char *arg, struct argp_state *state)
 	return 1;
 }
 
+static int names_a_process(const struct gt_session_opts *s)
+{
+	return s->find.n_pids || s->find.all_npu || s->find.all_python || s->command.argv;
+}
+
 static void check(const struct gt_cmdline *o, struct argp_state *state)
 {
 	const struct gt_session_opts *s = &o->session;
 	const char *why = o->tell ? gt_tell_check(o->words) : NULL;
 
+	if (o->show_features && (o->tell || names_a_process(s) || o->list || o->dry_run ||
+				 o->listens || o->control_fd >= 0))
+		argp_error(state, "--features looks at no process, and does nothing else");
 	if (why)
 		argp_error(state, "--tell: %s", why);
-	if (o->tell)
+	if (o->tell || o->show_features)
 		return;
 	if (s->paused && !o->listens && o->control_fd < 0)
 		argp_error(state, "--paused: nobody could resume it without --control");
@@ -345,7 +381,7 @@ static void check(const struct gt_cmdline *o, struct argp_state *state)
 		argp_error(state, "--control is for recordings");
 	if (o->control_fd >= 0 && s->ready_fd >= 0)
 		argp_error(state, "--ready-fd is closed by --control-fd, which tells it, too");
-	if (!s->find.n_pids && !s->find.all_npu && !s->find.all_python && !s->command.argv)
+	if (!names_a_process(s))
 		argp_error(state,
 			   "which process? Name it by -p PID, or use --all-npu, --all-python "
 			   "or -- COMMAND");
@@ -355,7 +391,7 @@ static void check(const struct gt_cmdline *o, struct argp_state *state)
 	if (s->command.user && !s->command.argv)
 		argp_error(state, "--user is the user of a COMMAND");
 	if (o->json && !o->list)
-		argp_error(state, "--json is for --list");
+		argp_error(state, "--json is for --list and --features");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -376,6 +412,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_LIST:
 		o->list = 1;
+		break;
+	case OPT_FEATURES:
+		o->show_features = 1;
 		break;
 	case OPT_JSON:
 		o->json = 1;
@@ -424,6 +463,7 @@ void gt_cmdline_parse(int argc, char **argv, struct gt_cmdline *out)
 	*out = (struct gt_cmdline){
 		.session = {.ready_fd = -1, .stop_fd = -1}, .control_fd = -1, .log = GT_LOG_INFO};
 	out->session.find.pids = out->pids;
+	out->session.tracer.features = &out->features;
 	argp_err_exit_status = GT_USAGE;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, out);
 	if (!out->session.output_dir)

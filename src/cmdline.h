@@ -13,7 +13,8 @@
 struct gt_cmdline {
 	struct gt_session_opts session; /* what the options say of it */
 	pid_t pids[GT_CMDLINE_PIDS];
-	uint8_t dry_run, list, json, no_summary;
+	struct gt_features features; /* of the kernel, and which are left out */
+	uint8_t dry_run, list, json, no_summary, show_features;
 	enum gt_log_level log;
 	int control_fd;          /* of who owns the recording; -1: nobody does */
 	uint8_t listens;         /* for others, at: */

@@ -53,10 +53,12 @@ static void restore_signals(const struct start *s)
 	sigprocmask(SIG_SETMASK, &s->sigmask, NULL);
 }
 
-static int restore_open_files(uint64_t soft)
+static int restore_limits(uint64_t soft, const struct rlimit *locked_memory)
 {
 	struct rlimit lim;
 
+	if (locked_memory && setrlimit(RLIMIT_MEMLOCK, locked_memory))
+		return -1;
 	if (!soft)
 		return 0;
 	if (getrlimit(RLIMIT_NOFILE, &lim))
@@ -99,7 +101,7 @@ static void command(void *ctx)
 	const struct start *s = ctx;
 	struct failure f = {0};
 
-	if (restore_open_files(s->opts->open_files)) {
+	if (restore_limits(s->opts->open_files, s->opts->locked_memory)) {
 		f = (struct failure){errno, FAILED_TO_PREPARE};
 	} else if (gt_identity_become(&s->id)) {
 		f = (struct failure){errno, FAILED_TO_BECOME};

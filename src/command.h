@@ -14,6 +14,7 @@
 
 #include "base.h"
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/types.h>
 
@@ -38,6 +39,7 @@ struct gt_command_opts {
 	/* Signals that we ignore, but did not when we were started: default again. NULL: none. */
 	const sigset_t *sigdefault;
 	uint64_t open_files; /* RLIMIT_NOFILE, the soft one, as it was; 0: as it is */
+	const struct rlimit *locked_memory; /* RLIMIT_MEMLOCK as it was; NULL: as it is */
 };
 
 enum gt_command_news {

@@ -1,7 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "describe.h"
 
+#include <fcntl.h>
+#include <sys/timex.h>
 #include <sys/utsname.h>
+
+#define BOOT_ID 36
+
+/* Hosts may share a name; a process is known by its id for as long as its host is up. */
+static void read_boot_id(char out[BOOT_ID + 1])
+{
+	gt_autoclose int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, BOOT_ID);
+
+	out[n == BOOT_ID ? BOOT_ID : 0] = '\0';
+}
+
+/*
+ * How wrong the wall clock may be, by what the daemon that keeps it right has told the kernel; not
+ * known where there is none. For who compares recordings of several hosts.
+ */
+static struct gt_number clock_error_us(void)
+{
+	struct timex t = {0};
+	int state = adjtimex(&t);
+
+	return gt_number(state >= 0 && state != TIME_ERROR && !(t.status & STA_UNSYNC),
+			 (int64_t)t.maxerror);
+}
 
 static int write_process(const struct gt_recording *r, const struct gt_recorder *rec,
 			 struct gt_gilfile *f)
@@ -16,16 +42,24 @@ static int write_process(const struct gt_recording *r, const struct gt_recorder 
 			       mono = gt_number(r->about.timens_mono_ns != 0,
 						r->about.timens_mono_ns),
 			       boot = gt_number(r->about.timens_boot_ns != 0,
-						r->about.timens_boot_ns);
+						r->about.timens_boot_ns),
+			       clock_error = clock_error_us();
 	struct utsname host;
+	char boot_id[BOOT_ID + 1], missing[GT_FEATURES_TEXT], without[GT_FEATURES_TEXT];
+	const struct gt_features *features = gt_tracer_features(rec->tracer);
 
 	uname(&host);
+	read_boot_id(boot_id);
 
 	const char *const meta[][2] = {
 		{"giltrace.version", GT_VERSION},
 		{"host.name", host.nodename},
 		{"host.kernel", host.release},
 		{"host.arch", host.machine},
+		{"kernel.missing", gt_or_null(gt_features_missing(features, missing))},
+		{"kernel.without", gt_or_null(gt_features_without(features, without))},
+		{"host.boot_id", gt_or_null(boot_id)},
+		{"host.clock_error_us", gt_or_null(clock_error.text)},
 		{"process.pid", pid.text},
 		{"process.ns_pid", ns_pid.text},
 		{"process.start_ticks", ticks.text},

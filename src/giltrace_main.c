@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "cmdline.h"
+#include "featlist.h"
 #include "inherited.h"
 #include "listing.h"
 #include "report.h"
@@ -22,6 +23,7 @@ struct run {
 	/* As they were when we were started: */
 	sigset_t sigmask;
 	sigset_t sigdefault; /* not ignored, as they are now */
+	struct rlimit locked_memory;
 };
 
 /*
@@ -54,11 +56,16 @@ static int open_stop_fd(struct run *o)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Up to one descriptor per probe and seven per process: take all that the hard limit gives. */
+/*
+ * Up to one descriptor per probe and seven per process: take all that the hard limit gives. A
+ * command gets the limits that we got.
+ */
 static void raise_open_files(struct run *o)
 {
 	struct rlimit lim;
 
+	if (!getrlimit(RLIMIT_MEMLOCK, &o->locked_memory))
+		o->line.session.command.locked_memory = &o->locked_memory;
 	if (getrlimit(RLIMIT_NOFILE, &lim))
 		return;
 	o->line.session.command.open_files = lim.rlim_cur;
@@ -225,6 +232,9 @@ int main(int argc, char **argv)
 	if (prepare_control(&o))
 		return GT_FAILED;
 	raise_open_files(&o);
+	if (o.line.show_features)
+		return (int)gt_featlist(&o.line.features, o.line.session.tracer.backend,
+					o.line.json, stdout);
 	prepare_summary(&o);
 	return run(&o);
 }

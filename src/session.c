@@ -314,6 +314,7 @@ static int open_tracer(struct gt_session *s)
 	err = gt_targets_reserve(&s->targets, gt_session_is_open_ended(s) ? GT_SESSION_TARGETS : 1);
 	if (err)
 		return err;
+	opts.ring_bytes = s->opts->ring_bytes ? s->opts->ring_bytes : GT_RING_MAX;
 	opts.max_targets = (uint32_t)(gt_session_is_open_ended(s) ? s->targets.room : s->targets.n);
 	s->follows = s->opts->follow || s->opts->find.all_python;
 	opts.follow = s->follows && s->opts->follow != GT_FOLLOW_PROC;
@@ -321,9 +322,9 @@ static int open_tracer(struct gt_session *s)
 	err = gt_tracer_open(&opts, &s->targets.recorder.tracer);
 	if (!err && s->opts->follow == GT_FOLLOW_BPF &&
 	    !gt_tracer_has_news(s->targets.recorder.tracer)) {
-		gt_error("--follow=bpf: this kernel does not load the programs that follow "
-			 "processes (is there a /sys/kernel/btf/vmlinux?); -vv tells why, "
-			 "--follow=proc works without");
+		gt_error("--follow=bpf: the programs that follow processes need the kernel's BTF "
+			 "(%s); -vv tells more, --follow=proc works without",
+			 opts.features->of[GT_FEATURE_BTF].why);
 		err = -ENOTSUP;
 	}
 	return err;

@@ -21,7 +21,7 @@ struct gt_session_opts {
 	uint64_t ring_memory;         /* bytes, of all rings together */
 	uint8_t no_names;             /* do not ask interpreters for the names of their threads */
 	uint8_t keep_files;           /* gt_recording has a descriptor of its file */
-	struct gt_tracer_opts tracer; /* the back end; the rest is set by the session */
+	struct gt_tracer_opts tracer; /* features, back end; the rest is set by the session */
 	/* A program that is to be started and recorded; argv NULL: none. */
 	struct gt_command_opts command;
 	int stop_fd;  /* a signalfd: stop and finish, or passed on to the command */

@@ -122,6 +122,7 @@ static uint32_t ring_for(const struct gt_targets *t, size_t n, int late)
 		size /= 2;
 	if (t->ring_bytes)
 		size = t->ring_bytes;
+	size = gt_tracer_ring_bytes(t->recorder.tracer, size);
 	return (uint64_t)size * n > left ? 0 : size;
 }
 

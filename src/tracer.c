@@ -12,6 +12,7 @@
 
 #include "bpfload.h"
 #include "bpftarget.h"
+#include "clock.h"
 #include "giltrace.skel.h"
 #include "log.h"
 
@@ -35,7 +36,9 @@ struct closer {
 };
 
 struct gt_tracer {
+	struct gt_features *features;
 	const struct gt_attach_ops *ops;
+	uint32_t ring_bytes;
 	struct giltrace_bpf *skel;
 	struct gt_target *targets; /* the map's memory, shared with BPF */
 	size_t targets_bytes;
@@ -211,19 +214,21 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out)
 		gt_error("cannot create an epoll descriptor: %s", strerror(-err));
 		goto fail;
 	}
-	t->ops = gt_attach_choose(opts->backend, &err);
-	if (!t->ops)
-		goto fail;
-	err = gt_bpfload(&(struct gt_bpfload_opts){.attach = t->ops,
+	t->features = opts->features;
+	t->ring_bytes = opts->ring_bytes;
+	err = gt_bpfload(&(struct gt_bpfload_opts){.features = t->features,
+						   .backend = opts->backend,
 						   .max_targets = t->n_slots,
+						   .ring_bytes = t->ring_bytes,
 						   .pidns_ino = t->pidns_ino,
 						   .follow = opts->follow,
 						   .all_execs = opts->all_execs},
-			 &t->skel);
+			 &t->ops, &t->skel);
 	if (!err)
 		err = map_targets(t);
 	if (err)
 		goto fail;
+	gt_features_say(t->features);
 	watch_ends(t);
 	watch_followed(t, opts);
 	err = -pthread_create(&t->closer.thread, NULL, close_all, t);
@@ -277,6 +282,18 @@ void gt_tracer_close(struct gt_tracer *t)
 const char *gt_tracer_backend(const struct gt_tracer *t)
 {
 	return gt_attach_name(t->ops);
+}
+
+const struct gt_features *gt_tracer_features(const struct gt_tracer *t)
+{
+	return t->features;
+}
+
+uint32_t gt_tracer_ring_bytes(const struct gt_tracer *t, uint32_t wanted)
+{
+	return wanted == t->ring_bytes || gt_features_have(t->features, GT_FEATURE_RING_SIZES)
+		       ? wanted
+		       : t->ring_bytes;
 }
 
 static int on_record(void *ctx, void *data, size_t size)
@@ -362,8 +379,12 @@ static int check_shadow_stack(const struct gt_proc *p)
 static int attach_parts(struct gt_tracer *t, const struct gt_proc *p, const struct gt_pytarget *py,
 			uint32_t slot)
 {
+	const struct bpf_program *hit = t->skel->progs.gt_hit;
+	const struct gt_probe_program prog = {bpf_program__fd(hit), bpf_program__insns(hit),
+					      bpf_program__insn_cnt(hit)};
 	struct gt_part parts[GT_PARTS_MAX];
 	size_t n = gt_pytarget_parts(py, parts);
+	const uint64_t begin_ns = gt_mono_ns();
 	uint32_t first = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -371,8 +392,8 @@ static int attach_parts(struct gt_tracer *t, const struct gt_proc *p, const stru
 		int err;
 
 		gt_proc_map_file(p, parts[i].map, path, sizeof(path));
-		err = gt_attach(t->ops, bpf_program__fd(t->skel->progs.gt_hit), path, p->pid, slot,
-				parts[i].code, first, parts[i].sites, &t->slots[slot].links);
+		err = gt_attach(t->ops, &prog, path, p->pid, slot, parts[i].code, first,
+				parts[i].sites, &t->slots[slot].links);
 		if (err && gt_proc_memory_gone(p)) {
 			gt_error("process %d has ended or executed another program meanwhile",
 				 p->pid);
@@ -382,6 +403,8 @@ static int attach_parts(struct gt_tracer *t, const struct gt_proc *p, const stru
 			return err;
 		first += parts[i].sites->n;
 	}
+	gt_debug("process %d: %u probes attached in %.1f ms", p->pid, first,
+		 (double)(gt_mono_ns() - begin_ns) / 1e6);
 	return 0;
 }
 

@@ -11,15 +11,17 @@
 #ifndef GT_TRACER_H
 #define GT_TRACER_H
 
-#include "attach.h"
+#include "kfeatures.h"
 #include "proc.h"
 #include "pytarget.h"
 
 struct gt_tracer;
 
 struct gt_tracer_opts {
+	struct gt_features *features; /* tried on the way; must outlive the tracer */
 	enum gt_backend backend;
 	uint32_t max_targets; /* at one time */
+	uint32_t ring_bytes;  /* of most rings */
 	uint8_t follow;       /* births and executions of followed processes are wanted as news */
 	uint8_t all_execs;    /* executions of all processes are */
 };
@@ -34,6 +36,10 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out);
 void gt_tracer_close(struct gt_tracer *t);
 
 const char *gt_tracer_backend(const struct gt_tracer *t);
+const struct gt_features *gt_tracer_features(const struct gt_tracer *t);
+
+/* What the ring of a target may have: `wanted` bytes, unless the kernel wants all rings alike. */
+uint32_t gt_tracer_ring_bytes(const struct gt_tracer *t, uint32_t wanted);
 
 /* 1: gt_tracer_news() works; 0: this kernel has no BTF, or refuses the programs (told by -v). */
 int gt_tracer_has_news(const struct gt_tracer *t);
