@@ -14,6 +14,7 @@
  * process before it runs.
  */
 #include "holder.h"
+#include "jail.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -319,15 +320,10 @@ static void hold(struct holder *h)
 /* Keeps the socket, as 3. What others have handed down to us is the command's. */
 static int keep_only_socket(struct holder *h)
 {
-	int sock = fcntl(h->sock, F_DUPFD_CLOEXEC, 4), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int err = gt_jail_keep_only(&h->sock, 1);
 
-	for (int i = 0; i < 3 && null >= 0; i++)
-		(void)dup2(null, i);
-	if (sock < 0 || dup2(sock, 3) < 0)
-		return -1;
 	h->sock = 3;
-	closefrom(4);
-	return 0;
+	return err;
 }
 
 /* In the command: waits until it is traced, or will not be. */

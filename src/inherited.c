@@ -52,7 +52,7 @@ static int close_one_by_one(unsigned int first, unsigned int last)
 
 static int close_all(unsigned int first, unsigned int last)
 {
-	if (first > last || !syscall(SYS_close_range, first, last, 0u))
+	if (first > last || !syscall(__NR_close_range, first, last, 0u))
 		return 0;
 	return close_one_by_one(first, last);
 }

@@ -31,8 +31,7 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &set, NULL);
 }
 
-/* fds[i] becomes 3 + i. */
-static int keep_only(const int *fds, size_t n)
+int gt_jail_keep_only(const int *fds, size_t n)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), first_free = 3 + (int)n;
 	gt_autofree int *high = calloc(n + 1, sizeof(*high));
@@ -51,7 +50,7 @@ static int keep_only(const int *fds, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (dup2(high[i], 3 + (int)i) < 0)
 			return -errno;
-	if (!syscall(SYS_close_range, (unsigned int)first_free, ~0u, 0u))
+	if (!syscall(__NR_close_range, (unsigned int)first_free, ~0u, 0u))
 		return 0;
 	for (int i = first_free; i < 65536; i++) /* close_range is in 5.9+ */
 		close(i);
@@ -100,7 +99,7 @@ int gt_jail_enter(const int *fds, size_t n, const struct gt_jail_limits *limits,
 	int err;
 
 	reset_signals();
-	err = keep_only(fds, n);
+	err = gt_jail_keep_only(fds, n);
 	if (err)
 		return err;
 	if (drop_privileges())

@@ -26,4 +26,7 @@ struct gt_jail_limits {
  */
 int gt_jail_enter(const int *fds, size_t n, const struct gt_jail_limits *limits, pid_t parent);
 
+/* What it does with descriptors, alone: for a child that keeps its rights. 0 or -errno. */
+int gt_jail_keep_only(const int *fds, size_t n);
+
 #endif

@@ -45,5 +45,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     wheel = "giltrace-%s-py3-none-any.whl" % version()
     with zipfile.ZipFile(os.path.join(wheel_directory, wheel), "w", zipfile.ZIP_DEFLATED) as z:
         for name, data in sorted(files.items()):
-            z.writestr(name, data)
+            info = zipfile.ZipInfo(name)  # with no time of its own: the same bytes for the same files
+            info.external_attr = 0o644 << 16
+            z.writestr(info, data, zipfile.ZIP_DEFLATED)
     return wheel
