@@ -37,11 +37,12 @@ as_owner() {
 	"${drop[@]}" "$@"
 }
 
-# build_in DIR [cmake option...]
+# build_in DIR [cmake option...]; GT_TARGETS in the environment names what is wanted of it, or all is.
 build_in() {
-	local dir=$1
+	local dir=$1 targets
 
 	shift
+	read -r -a targets <<<"${GT_TARGETS:-}"
 	as_owner cmake -S "$top" -B "$dir" "$@"
-	as_owner cmake --build "$dir" --parallel "$(nproc)"
+	as_owner cmake --build "$dir" --parallel "$(nproc)" ${targets:+--target "${targets[@]}"}
 }

@@ -15,14 +15,14 @@
 #
 # --list tells all names and which are there, --names the names alone, --files the files with
 # CPython's code in what is there. The exit status is 1 where something that was asked for could not
-# be had, with a line "MISSING: ..." for each. The archive is that of this machine's own apt, or
-# $GT_DEBIAN_MIRROR; apt runs with a state of its own, and checks signatures.
+# be had, with a line "MISSING: ..." for each. The archive: see debian.sh.
 
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source-path=SCRIPTDIR source=debian.sh
+. "$(dirname -- "${BASH_SOURCE[0]}")/debian.sh"
 
 cache=${GT_PYTHONS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/giltrace/pythons}
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 case $(uname -m) in
 x86_64) native=amd64 other=arm64 ;;
 aarch64) native=arm64 other=amd64 ;;
@@ -73,62 +73,7 @@ list() {
 	done
 }
 
-# ---- apt with a state of its own, by suite and architecture ----
-
-mirror() {
-	local uri=${GT_DEBIAN_MIRROR:-}
-
-	# shellcheck disable=SC2016 # apt's own variable
-	[ -n "$uri" ] || uri=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' |
-		grep -m 1 -E '/debian/?$') || true
-	echo "$uri"
-}
-
-# own_apt deb|deb-src SUITE ARCH COMMAND...
-own_apt() {
-	local kind=$1 suite=$2 arch=$3 dir=$cache/.apt/$1-$2-$3
-
-	shift 3
-	mkdir -p "$dir"/{none,state/lists/partial,cache/archives/partial}
-	: >"$dir/status"
-	# Of the machine's configuration only how the network is reached.
-	apt-config dump | grep -E '^Acquire::(https?|Retries)\b' >"$dir/apt.conf" || true
-	echo "$kind [arch=$arch signed-by=$keyring] $archive $suite main" >"$dir/sources.list"
-	# Debian lets the lists of sid expire before mirrors renew them; signatures stay checked.
-	APT_CONFIG=$dir/apt.conf "$@" -qq -o Dir::Etc::main="$dir/apt.conf" -o Dir::Etc::parts="$dir/none" \
-		-o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts="$dir/none" \
-		-o Dir::Etc::preferences="$dir/none/none" -o Dir::Etc::preferencesparts="$dir/none" \
-		-o Dir::State="$dir/state" -o Dir::State::status="$dir/status" -o Dir::Cache="$dir/cache" \
-		-o APT::Architecture="$arch" -o APT::Architectures="$arch" -o APT::Sandbox::User=root \
-		-o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false \
-		-o Acquire::Languages=none -o Acquire::Check-Valid-Until=false \
-		-o APT::Keep-Downloaded-Packages=true </dev/null
-}
-
-declare -A fresh
-
-# lists KIND SUITE ARCH: the lists of packages, once a run.
-lists() {
-	[ -z "${fresh[$*]:-}" ] || return 0
-	own_apt "$@" apt-get update && fresh[$*]=1
-}
-
 # ---- Debian's builds ----
-
-# unpack ROOT DEB...: bin, lib etc. are links into usr, as in an installed system.
-unpack() {
-	local root=$1 deb d
-
-	shift
-	mkdir -p "$root"/{proc,dev,tmp,usr/{bin,sbin,lib,lib64}}
-	for d in bin sbin lib lib64; do
-		ln -s "usr/$d" "$root/$d"
-	done
-	for deb; do
-		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --keep-directory-symlink \
-			--no-same-owner --exclude './usr/share/doc/*' --exclude './usr/lib/debug/*' || return
-	done
-}
 
 # fetch_debian NAME SUITE VERSION ARCH SUFFIX
 fetch_debian() {
@@ -306,15 +251,7 @@ for name in "${wanted[@]}"; do
 done
 [ ${#absent[@]} -gt 0 ] || exit 0
 
-why='' archive=''
-if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
-	why="apt-get and dpkg-deb are not here"
-elif [ ! -f "$keyring" ]; then
-	why="$keyring is not here (package debian-archive-keyring)"
-else
-	archive=$(mirror)
-	[ -n "$archive" ] || why="this machine's apt knows no Debian archive; set GT_DEBIAN_MIRROR"
-fi
+find_archive || true
 status=0
 for name in "${absent[@]}"; do
 	[ -z "$why" ] && { there "$name" || fetch "$name"; } && continue

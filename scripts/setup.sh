@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/setup.sh [--tests] [--extra] [--lint]: installs what is missing to build giltrace (and to
-# test it; what some tests skip without: a browser, NumPy, PyTorch, sudo; and to check format and
-# style), by apt-get (Debian 12 and newer, Ubuntu 24.04) or dnf (openEuler 24.03). Touches the
-# network only if something is missing.
+# scripts/setup.sh [--tests] [--extra] [--lint] [--cross]: installs what is missing to build giltrace
+# (and to test it; what some tests skip without: a browser, NumPy, PyTorch, sudo; to check format and
+# style; to build it for another architecture by scripts/cross.sh), by apt-get (Debian 12 and newer,
+# Ubuntu 24.04) or dnf (openEuler 24.03). Touches the network only if something is missing.
 
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -12,12 +12,14 @@
 tests=
 extra=
 lint=
+cross=
 for arg; do
 	case $arg in
 	--tests) tests=1 ;;
 	--extra) extra=1 ;;
 	--lint) lint=1 ;;
-	*) die "unknown option $arg; usage: setup.sh [--tests] [--extra] [--lint]" ;;
+	--cross) cross=1 ;;
+	*) die "unknown option $arg; usage: setup.sh [--tests] [--extra] [--lint] [--cross]" ;;
 	esac
 done
 
@@ -39,10 +41,12 @@ with_apt() {
 
 	# The last two: what scripts/pythons.sh needs to build a Python.
 	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace libffi-dev xz-utils)
-	[ -z "$extra" ] || want+=(python3-numpy python3-torch sudo)
+	[ -z "$extra" ] || want+=(python3-numpy python3-torch python3-yaml sudo)
+	[ -z "$extra" ] || want+=(bash-completion zsh man-db groff-base mandoc)
 	# On Ubuntu it is a snap, which chromedriver cannot start from here.
 	[ -z "$extra" ] || ! grep -qx ID=debian /etc/os-release || want+=(chromium chromium-driver)
 	[ -z "$lint" ] || want+=(clang-format-14 clang-tidy-14 cppcheck shellcheck)
+	[ -z "$cross" ] || want+=(lld llvm dpkg-dev rpm debian-archive-keyring)
 	for p in "${want[@]}"; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] ||
 			missing+=("$p")
@@ -72,6 +76,7 @@ with_dnf() {
 	[ -z "$tests" ] || want+=('pkgconfig(cmocka)' binutils strace)
 	[ -z "$extra" ] || want+=(python3-numpy)
 	[ -z "$lint" ] || want+=(clang-tools-extra cppcheck ShellCheck)
+	[ -z "$cross" ] || want+=(lld)
 	for p in "${want[@]}"; do
 		rpm -q --quiet --whatprovides "$p" || missing+=("$p")
 	done
