@@ -14,7 +14,7 @@ import struct
 import subprocess
 import tempfile
 
-from common import LIMIT, WORKLOADS, new_dir, say, scratch
+from common import LIMIT, WORKLOADS, new_dir, say, scratch, tool
 from pythons import Python, pythons
 from workload import RANK_VARIABLES
 
@@ -386,7 +386,7 @@ class Hammer:
         for name in ("go", "done"):
             os.mkfifo(os.path.join(folder, name))
         self.go, self.done = [os.open(os.path.join(folder, n), os.O_RDWR) for n in ("go", "done")]
-        self.env = {"LD_PRELOAD": compiled("condhammer.c", "-shared", "-fPIC"),
+        self.env = {"LD_PRELOAD": tool("tests/condhammer.so"),
                     "GT_HAMMER": folder}
 
     def start(self, rounds):

@@ -24,10 +24,13 @@ def giltrace(*args, **kwargs):
 
 def backends():
     """
-    What must work on this kernel. uprobe_multi links came with Linux 6.6; up to 6.9 their filter
-    is wrong except where a stable tree mended it, so nothing is expected of it there.
+    What must work on this kernel, the best ones. uprobe_multi links came with Linux 6.6; up to 6.9
+    their filter is wrong except where a stable tree mended it, so nothing is expected of it there.
+    Before 5.15 there are no links to perf events.
     """
     release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+    if release < (5, 15):
+        return ("ioctl",)
     return ("multi", "perf") if release >= (6, 10) else ("perf",)
 
 
@@ -55,7 +58,8 @@ class Recorder:
     """
     A running giltrace: a context manager that kills it in the end if it is still there. `pids`
     is a number, a workload, or a list of such; none: other options say which. command=[...] is
-    what it is to start. .dir is where its files go.
+    what it is to start. through=[...] is a command that executes the rest of its line. .dir is
+    where its files go.
     """
 
     def __init__(self, pids=(), *options, **kwargs):
@@ -68,7 +72,7 @@ class Recorder:
         pids = pids if isinstance(pids, (list, tuple)) else [pids]
         pids = [p.pid if isinstance(p, Workload) else p for p in pids]
         self.ready, w = os.pipe()
-        argv = [tool("giltrace"), "--ready-fd=%d" % w]
+        argv = list(kwargs.pop("through", ())) + [tool("giltrace"), "--ready-fd=%d" % w]
         if pids:
             argv += ["-p", ",".join(str(p) for p in pids)]
         if output:

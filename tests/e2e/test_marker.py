@@ -47,13 +47,6 @@ sys.stdin.readline()
 """
 
 
-def compiled():
-    out = os.path.join(h.scratch(), "marker.so")
-    subprocess.run([os.environ.get("CC") or "cc", "-O1", "-Wall", "-shared", "-fPIC", "-o", out,
-                    os.path.join(h.WORKLOADS, "marker.c")], check=True)
-    return out
-
-
 def native_id_python():
     """One that knows the ids of its threads (3.8)."""
     found = [p for p in h.pythons() if p.version >= (3, 8) and not p.free_threaded]
@@ -67,9 +60,9 @@ class Marker(h.BpfTest):
         py = native_id_python()
         if not py:
             raise cls.skipTest(cls, "no Python 3.8 or newer")
-        p = subprocess.Popen(py.command() + ["-S", "-c", TARGET, compiled(), str(MARKS)],
-                             stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, bufsize=0, env=dict(os.environ, **py.env))
+        argv = ["-S", "-c", TARGET, h.tool("tests/marker.so"), str(MARKS)]
+        p = subprocess.Popen(py.command() + argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             bufsize=0, env=dict(os.environ, **py.env))
         try:
             assert p.stdout.readline() == b"ready\n"
             cls.pid = p.pid

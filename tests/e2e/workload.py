@@ -10,33 +10,11 @@ import subprocess
 import tempfile
 import time
 
-from common import LIMIT, WORKLOADS, scratch, until
+from common import LIMIT, WORKLOADS, scratch, tool, until
 
 
 RANK_VARIABLES = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                   "SLURM_PROCID", "MS_NODE_ID")
-
-
-@functools.lru_cache(None)
-def gilhold():
-    """
-    The C half of target.py, compiled. Linked with nothing: so its symbols ask for no versions, and
-    it loads where the C library is older than this machine's.
-    """
-    out = os.path.join(scratch(), "gilhold.so")
-    cc = os.environ.get("CC") or "cc"
-    subprocess.run([cc, "-O1", "-Wall", "-shared", "-fPIC", "-nostdlib", "-o", out,
-                    os.path.join(WORKLOADS, "gilhold.c")], check=True)
-    return out
-
-
-@functools.lru_cache(None)
-def signals():
-    """What counts the GIL's changes of hands from inside, to be preloaded: see signals.c."""
-    out = os.path.join(scratch(), "signals.so")
-    subprocess.run([os.environ.get("CC") or "cc", "-O1", "-Wall", "-shared", "-fPIC", "-o", out,
-                    os.path.join(WORKLOADS, "signals.c"), "-ldl", "-pthread"], check=True)
-    return out
 
 
 @functools.lru_cache(None)
@@ -98,7 +76,7 @@ class Workload:
         argv = list(through) + list(inside) + py.command() + [script()]
         argv += [str(fd) for fd in (say_w, hear_r, wait_r)]
         if native:
-            argv.append(gilhold())
+            argv.append(tool("tests/gilhold.so"))
         self.errors = tempfile.TemporaryFile(dir=scratch())
         self.proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                      stderr=self.errors, env=full,

@@ -2,11 +2,10 @@
 //
 // Ground truth for the attach tests: functions that hold, release and wait for the GIL at known
 // times and measure themselves, and threads, interpreters and ends that Python alone cannot make.
-// Compiled by the tests, loaded by target.py with ctypes: all are called through PyDLL (the caller
-// has the GIL), but those marked so through CDLL (ctypes has released it). CPython's functions
-// come from the process itself, so no headers are needed and one object serves every version.
+// Loaded by target.py with ctypes: all are called through PyDLL (the caller has the GIL), but those
+// marked so through CDLL (ctypes has released it). CPython's functions come from the process
+// itself, so no headers are needed and one object serves every version.
 
-#define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>

@@ -6,7 +6,6 @@
 // other use for condition variables in a program without interpreters or events of its own. At the
 // end the count and the time of the first call go to the file that $GT_SIGNALS names.
 
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
