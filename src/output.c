@@ -106,8 +106,9 @@ int gt_output_file(int dir_fd, const char *dir_path, pid_t pid, uint32_t rank, c
 		return fd;
 	}
 	if (nth > 1)
-		gt_info("an earlier recording of process %d is there; this one goes to %s/%s", pid,
-			dir_path, name);
+		gt_info("a recording of a process %d is there, an earlier one or another host's; "
+			"this one goes to %s/%s",
+			pid, dir_path, name);
 	give_to_sudo_user(fd, name);
 	return fd;
 }

@@ -65,6 +65,7 @@ static int tell_process(struct job *j)
 		.name = name,
 		.tags = tags,
 		.path = j->path,
+		.host = gt_meta_text(j->r, "host.name"),
 		.order = (uint32_t)j->me,
 		.start_ns = place(j, gil_reader_first_mono_ns(j->r)),
 		.end_ns = place(j, gil_reader_last_mono_ns(j->r)),

@@ -236,8 +236,10 @@ static int run(const struct gt_options *o, struct gt_inputs *in)
 	if (!o->trace && !o->nprofilers && gt_filter_wanted(&opts.filter))
 		gt_warn("filters choose what is drawn in a trace, and none is written: add "
 			"--output");
-	if (o->trace || o->summary || o->html)
+	if (o->trace || o->summary || o->html) {
 		status = convert(&opts, in);
+		gt_inputs_tell_of_hosts(in);
+	}
 	gt_threadnames_free(opts.names);
 	if (o->nprofilers) {
 		joined = join(o, &opts.filter, in);

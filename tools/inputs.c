@@ -69,7 +69,7 @@ static int ends_with(const char *name, const char *suffix)
 	return n > len && !strcmp(name + n - len, suffix);
 }
 
-/* The other tool gave its files no suffix. */
+/* The other tool gave its files no suffix; rpdcp(1) puts the host behind ours. */
 static int may_be_recording(const struct dirent *d)
 {
 	return ends_with(d->d_name, ".gil") || ends_with(d->d_name, ".json") ||
@@ -97,20 +97,84 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* "GIL_<pid>_rank_<rank>": a number of it. What has none comes last. */
+static uint64_t number_in(const char *path, const char *before)
+{
+	const char *slash = strrchr(path, '/');
+	const char *at = strstr(slash ? slash + 1 : path, before);
+
+	at = at ? at + strlen(before) : "";
+	return *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : UINT64_MAX;
+}
+
+static size_t folder_len(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? (size_t)(slash - path) : 0;
+}
+
+/*
+ * By rank, so that those of many hosts come as the job counts them. Within a rank the children of
+ * one process stay together, with their folder, and a parent, as a rule, comes first.
+ */
+static int by_rank(const void *left, const void *right)
+{
+	const char *a = ((const struct gt_input *)left)->path;
+	const char *b = ((const struct gt_input *)right)->path;
+	uint64_t rank_a = number_in(a, "_rank_"), rank_b = number_in(b, "_rank_");
+	uint64_t pid_a = number_in(a, "GIL_"), pid_b = number_in(b, "GIL_");
+	size_t len_a = folder_len(a), len_b = folder_len(b);
+	int order = strncmp(a, b, len_a < len_b ? len_a : len_b);
+
+	if (rank_a != rank_b)
+		return rank_a < rank_b ? -1 : 1;
+	if (order || len_a != len_b)
+		return order ? order : len_a < len_b ? -1 : 1;
+	if (pid_a != pid_b)
+		return pid_a < pid_b ? -1 : 1;
+	return strcmp(a, b);
+}
+
+/* Files that were named keep their places. */
+static int sort_found(struct gt_inputs *in)
+{
+	gt_autofree struct gt_input *found = reallocarray(NULL, in->n + 1, sizeof(*found));
+	size_t n = 0;
+
+	if (!found)
+		return -ENOMEM;
+	for (size_t i = 0; i < in->n; i++)
+		if (in->list[i].found)
+			found[n++] = in->list[i];
+	qsort(found, n, sizeof(*found), by_rank);
+	n = 0;
+	for (size_t i = 0; i < in->n; i++)
+		if (in->list[i].found)
+			in->list[i] = found[n++];
+	return 0;
+}
+
 /* A file of a folder, if it is a recording: a JSON may be anything, also a trace of ours. */
 static int add_found(struct gt_inputs *in, const char *dir, const char *name, int *found)
 {
 	gt_autofree char *path = NULL;
 	const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/";
+	size_t n;
+	int err;
 
 	if (asprintf(&path, "%s%s%s", dir, slash, name) < 0) {
 		path = NULL;
 		return -ENOMEM;
 	}
-	if (!ends_with(name, ".gil") && !gt_oldjson_is(path))
+	if (!gt_inputs_is_recording(path))
 		return 0;
 	*found = 1;
-	return add_input(in, gt_steal_ptr(path));
+	n = in->n;
+	err = add_input(in, gt_steal_ptr(path));
+	if (in->n > n)
+		in->list[n].found = 1;
+	return err;
 }
 
 static int add_folder(struct gt_inputs *in, const char *dir)
@@ -155,6 +219,10 @@ int gt_inputs_add_all(struct gt_inputs *in, const char *const *args, size_t n)
 			return err;
 		}
 		left_out += err != 0;
+	}
+	if (sort_found(in)) {
+		gt_error("out of memory");
+		return -ENOMEM;
 	}
 	return left_out;
 }
@@ -243,6 +311,101 @@ void gt_inputs_tell_of_twins(struct gt_inputs *in, size_t me, const gil_reader *
 		in->twins += k == GT_SAME_PROCESS || k == GT_SAME_RANK_LATER;
 		return;
 	}
+}
+
+/* ---- hosts ---- */
+
+#define HOSTS_NAMED 8
+
+struct host {
+	const struct gt_origin *first;
+	struct gt_origin_time time; /* of all its recordings together */
+};
+
+static void note_host(struct host *hosts, size_t *n, const struct gt_origin *o)
+{
+	const struct gt_origin_time t = gt_origin_time(o);
+	struct host *h = hosts;
+
+	while (h < hosts + *n && !gt_origin_same_host(h->first, o))
+		h++;
+	if (h == hosts + *n) {
+		*h = (struct host){.first = o, .time = t};
+		(*n)++;
+		return;
+	}
+	if (t.begin_ns < h->time.begin_ns)
+		h->time.begin_ns = t.begin_ns;
+	if (t.end_ns > h->time.end_ns)
+		h->time.end_ns = t.end_ns;
+	if (t.error_us < 0 || (h->time.error_us >= 0 && t.error_us > h->time.error_us))
+		h->time.error_us = t.error_us;
+}
+
+/* Each clock is wrong by its error at most: two of them differ by both. -1: not known. */
+static int64_t worst_distance_us(const struct host *hosts, size_t n)
+{
+	int64_t most = 0, second = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t us = hosts[i].time.error_us;
+
+		if (us < 0)
+			return -1;
+		if (us > most) {
+			second = most;
+			most = us;
+		} else if (us > second) {
+			second = us;
+		}
+	}
+	return most + second;
+}
+
+/* The one that ended first and the one that began last. */
+static void tell_of_strangers(const struct host *hosts, size_t n)
+{
+	const struct host *early = hosts, *late = hosts;
+
+	for (size_t i = 1; i < n; i++) {
+		if (hosts[i].time.end_ns < early->time.end_ns)
+			early = &hosts[i];
+		if (hosts[i].time.begin_ns > late->time.begin_ns)
+			late = &hosts[i];
+	}
+	if (early->time.end_ns < late->time.begin_ns)
+		gt_warn("the recordings of %.64s and %.64s have no instant in common: they were "
+			"made one after the other, or the clocks of these hosts differ",
+			gt_origin_host(early->first), gt_origin_host(late->first));
+}
+
+static void tell_of_clocks(const struct host *hosts, size_t n)
+{
+	int64_t us = worst_distance_us(hosts, n);
+	char names[HOSTS_NAMED * 70 + 8] = "", distance[64] = "an amount that they do not know";
+
+	for (size_t i = 0; i < n && i < HOSTS_NAMED; i++)
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%.64s",
+			 i ? ", " : "", gt_origin_host(hosts[i].first));
+	if (us >= 0)
+		snprintf(distance, sizeof(distance), "%" PRId64 ".%03" PRId64 " ms", us / 1000,
+			 us % 1000);
+	gt_info("recordings of %zu hosts (%s%s): each has the time of its own host's clock, and "
+		"two of these differ by up to %s",
+		n, names, n > HOSTS_NAMED ? ", ..." : "", distance);
+	tell_of_strangers(hosts, n);
+}
+
+void gt_inputs_tell_of_hosts(const struct gt_inputs *in)
+{
+	gt_autofree struct host *hosts = reallocarray(NULL, in->n + 1, sizeof(*hosts));
+	size_t n = 0;
+
+	for (size_t i = 0; hosts && i < in->n; i++)
+		if (in->list[i].origin && *gt_origin_host(in->list[i].origin))
+			note_host(hosts, &n, in->list[i].origin);
+	if (n > 1)
+		tell_of_clocks(hosts, n);
 }
 
 void gt_inputs_forget(struct gt_inputs *in)

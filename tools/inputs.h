@@ -24,6 +24,7 @@ struct gt_input {
 	uint64_t size;
 	int imported_fd; /* what an old recording was made into; -1: none */
 	uint8_t known;
+	uint8_t found;   /* in a folder */
 	uint8_t refused; /* it cannot be opened, which has been said */
 };
 
@@ -34,8 +35,9 @@ struct gt_inputs {
 };
 
 /*
- * Adds files, and of folders the *.gil files and old recordings, by name; what is given twice
- * counts once. Returns how many arguments had to be left out, or -ENOMEM; both logged.
+ * Adds files, and of folders the *.gil files and old recordings; what is given twice counts once.
+ * Those of all folders together are in the order of the ranks in their names. Returns how many
+ * arguments had to be left out, or -ENOMEM; both logged.
  */
 int gt_inputs_add_all(struct gt_inputs *in, const char *const *args, size_t n);
 void gt_inputs_free(struct gt_inputs *in);
@@ -54,6 +56,9 @@ int gt_inputs_open(struct gt_inputs *in, size_t me, gil_reader **out);
 
 /* Says once if an earlier one, opened by now, is of the same process or rank. */
 void gt_inputs_tell_of_twins(struct gt_inputs *in, size_t me, const gil_reader *r);
+
+/* Says of how many hosts those are that were told of, and how far their clocks can be compared. */
+void gt_inputs_tell_of_hosts(const struct gt_inputs *in);
 
 /* The next one that is told of is the first: what follows is shown apart from what was. */
 void gt_inputs_forget(struct gt_inputs *in);

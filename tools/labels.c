@@ -10,6 +10,7 @@
 #define TEXT_MAX         80 /* of a command line: what a row's head can show */
 #define CARDS_MAX        64
 #define CONTAINER_MAX    32
+#define HOST_MAX         64 /* as uname(2) */
 #define CONTAINER_ID_LEN 12 /* as docker and podman print it */
 #define COMM_CUT_MIN     12 /* 15 bytes, cut between two characters of at most 4 */
 
@@ -134,10 +135,15 @@ void gt_label_tags(char buf[GT_LABEL_TAGS_MAX], const gil_reader *r, enum gt_ids
 	uint32_t host = gt_meta_pid(r, "process.host_pid");
 	const char *cards = gt_meta_text(r, "npu.cards");
 	const char *container = gt_meta_text(r, "process.container");
+	const char *name = gt_meta_text(r, "host.name");
 	size_t n = append(buf, GT_LABEL_TAGS_MAX, 0, "CPU");
 
 	if (!host)
 		host = pid;
+	if (*name) {
+		n = append(buf, GT_LABEL_TAGS_MAX, n, ", on ");
+		n = append_cut(buf, GT_LABEL_TAGS_MAX, n, name, HOST_MAX);
+	}
 	if (*cards) {
 		n = append(buf, GT_LABEL_TAGS_MAX, n, ", ");
 		n = append_cut(buf, GT_LABEL_TAGS_MAX, n, cards, CARDS_MAX);

@@ -41,7 +41,7 @@ void gt_label_thread(char buf[GT_LABEL_THREAD_MAX], const struct gt_label_thread
 void gt_label_process(char buf[GT_LABEL_PROCESS_MAX], const gil_reader *r, const char *id,
 		      unsigned int copy);
 
-/* "CPU", its NPUs, its container, and its pid elsewhere, as far as they are known. */
+/* "CPU", its host, its NPUs, its container, and its pid elsewhere, as far as they are known. */
 void gt_label_tags(char buf[GT_LABEL_TAGS_MAX], const gil_reader *r, enum gt_ids ids);
 
 #endif

@@ -13,7 +13,8 @@ static const char doc[] =
 	"Converts recordings of giltrace (.gil) to a Chrome Trace JSON for MindStudio Insight and "
 	"Perfetto, sums them up, and lays them beside a Profiler's trace.\v"
 	"INPUT is a .gil file, an old recording (a JSON of the tool that many had before), or a "
-	"folder: then all recordings directly in it, by name. Several inputs become several "
+	"folder: then all recordings directly in it; those of all folders together are in the "
+	"order of the ranks in their names. Several inputs become several "
 	"processes of one trace. Without --output, NAME.gil becomes NAME.json beside it, and "
 	"several become gil_trace.json in the current folder. An output appears under its name "
 	"only when it is complete, and then replaces an earlier one.\n"
@@ -26,11 +27,10 @@ static const char doc[] =
 	"left out is told.\n"
 	"\n"
 	"Exit status:\n"
-	"  0  everything was converted (events that were lost while recording are\n"
-	"     drawn as gaps)\n"
+	"  0  finished (events that were lost while recording are drawn as gaps)\n"
 	"  1  failed: an output could not be written, or there was nothing for it\n"
 	"  2  wrong usage\n"
-	"  3  written, but a damaged or cut-off part, or an input, was left out, or two\n"
+	"  3  finished, but a damaged or cut-off part, or an input, was left out, or two\n"
 	"     recordings are of one process or rank, which may be a mistake;\n"
 	"     a message says where\n";
 

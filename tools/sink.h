@@ -131,6 +131,7 @@ struct gt_sink_process {
 	const char *name;          /* any bytes */
 	const char *tags;          /* words about it, separated by ", "; any bytes */
 	const char *path;          /* of the recording; any bytes */
+	const char *host;          /* on which it was made; any bytes; NULL or "": not known */
 	uint32_t order;            /* position among the processes */
 	uint64_t start_ns, end_ns; /* of the recording; start_ns <= end_ns */
 };

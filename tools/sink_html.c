@@ -66,6 +66,7 @@ static int add_process(struct gt_sink *s, const struct gt_sink_process *p)
 	to->p.name = name;
 	to->p.tags = tags;
 	to->p.path = path;
+	to->p.host = NULL; /* the tags tell it */
 	seen(h, p->start_ns, p->end_ns);
 	gt_tidmap_clear(&h->map);
 	return 0;

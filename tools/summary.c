@@ -357,6 +357,7 @@ static void free_process(struct gt_summary_process *p)
 	free((char *)p->p.name);
 	free((char *)p->p.tags);
 	free((char *)p->p.path);
+	free((char *)p->p.host);
 	free((char *)p->end.doubt);
 	free((char *)p->end.problem);
 	free(p);
@@ -395,12 +396,13 @@ static int new_process(struct summary_sink *k, const struct gt_sink_process *fro
 		return -ENOMEM;
 	s->list[s->n++] = k->now = p;
 	p->p = *from;
-	p->p.name = p->p.tags = p->p.path = NULL;
+	p->p.name = p->p.tags = p->p.path = p->p.host = NULL;
 	if (p->p.end_ns < p->p.start_ns)
 		p->p.end_ns = p->p.start_ns;
 	set_bounds(p);
 	return copy_text(&p->p.name, from->name) || copy_text(&p->p.tags, from->tags) ||
-			       copy_text(&p->p.path, from->path)
+			       copy_text(&p->p.path, from->path) ||
+			       copy_text(&p->p.host, from->host)
 		       ? -ENOMEM
 		       : 0;
 }

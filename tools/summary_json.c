@@ -357,6 +357,7 @@ static void put_about(struct gt_jsonw *w, const struct gt_summary_process *p)
 	put_text(w, "name", p->p.name);
 	put_text(w, "tags", p->p.tags);
 	put_text(w, "path", p->p.path);
+	put_text(w, "host", p->p.host && *p->p.host ? p->p.host : NULL);
 	put_u64(w, "pid", p->p.pid);
 	put_key(w, "rank");
 	if (p->p.rank < 0)

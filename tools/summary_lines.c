@@ -156,8 +156,25 @@ void gt_line_loss(char buf[GT_LINE_TEXT], const struct gt_summary_process *p)
 
 /* ---- all processes ---- */
 
-static void put_row(FILE *out, const struct gt_summary_process *p, int utf8)
+#define HOST 18 /* columns of its name at most */
+
+static const char *host_of(const struct gt_summary_process *p)
 {
+	return p->p.host && *p->p.host ? p->p.host : "-";
+}
+
+/* Of several hosts each process says on which one it ran. */
+static int hosts_differ(const struct gt_summary *s)
+{
+	for (size_t i = 1; i < s->n; i++)
+		if (strcmp(host_of(s->list[i]), host_of(s->list[0])))
+			return 1;
+	return 0;
+}
+
+static void put_row(FILE *out, const struct gt_summary_process *p, int with_host, int utf8)
+{
+	unsigned int width = GT_LINE_WIDTH - 65;
 	const struct gt_summary_thread *m = gt_summary_thread(p, p->p.main_tid);
 	char rank[GT_CELLS_NUMBER] = "-", share[GT_CELLS_NUMBER], own[GT_CELLS_NUMBER];
 	char average[GT_CELLS_NUMBER], held[GT_CELLS_NUMBER], lost[GT_CELLS_NUMBER] = "not known";
@@ -171,13 +188,18 @@ static void put_row(FILE *out, const struct gt_summary_process *p, int utf8)
 		gt_cells_percent(share, p->wait_ns, p->observed_ns),
 		m ? gt_cells_percent(own, m->hist[GT_WAITS].sum, m->observed_ns) : "-", average,
 		gt_line_held(held, p), lost);
-	gt_line_process(out, p, 0, GT_LINE_WIDTH - 65, utf8);
+	if (with_host) {
+		width -= gt_cells_put(out, host_of(p), HOST, utf8) + 2;
+		fputs(": ", out);
+	}
+	gt_line_process(out, p, 0, width, utf8);
 	fprintf(out, "%s\n", p->end.doubt ? " !" : "");
 }
 
 void gt_line_overview(FILE *out, const struct gt_summary *s,
 		      const struct gt_summary_process **slowest, size_t max, int utf8)
 {
+	const int with_host = hosts_differ(s);
 	int doubt = 0;
 
 	fprintf(out,
@@ -186,7 +208,7 @@ void gt_line_overview(FILE *out, const struct gt_summary *s,
 		s->n, "", "", "its", "main", "threads", "GIL", "events", "rank", "pid", "threads",
 		"thread", "waiting", "held", "lost");
 	for (size_t i = 0; i < s->n && i < max; i++) {
-		put_row(out, slowest[i], utf8);
+		put_row(out, slowest[i], with_host, utf8);
 		doubt |= slowest[i]->end.doubt != NULL;
 	}
 	if (s->n > max)

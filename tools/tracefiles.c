@@ -254,6 +254,7 @@ static int remember_process(struct process *out, const struct gt_sink_process *p
 	out->p.name = out->name = strdup(p->name);
 	out->p.tags = out->tags = strdup(p->tags);
 	out->p.path = out->path = strdup(p->path);
+	out->p.host = NULL; /* the tags tell it */
 	return out->name && out->tags && out->path ? 0 : -ENOMEM;
 }
 

@@ -140,6 +140,7 @@ static void process_tags(void **state)
 		{"process.pid", "12"},
 		{"process.ns_pid", "7"},
 		{"process.host_pid", "4242"},
+		{"host.name", "node-17"},
 		{"process.container", "my-lxc-container-with-a-name-that-does-not-end"}};
 	gil_reader *r = with_meta(none, 2);
 	char buf[GT_LABEL_TAGS_MAX];
@@ -156,9 +157,10 @@ static void process_tags(void **state)
 	assert_string_equal(
 		buf, "CPU, NPU 0 chip 0,NPU 0 chip 1, container 0123456789ab, namespace pid 7");
 	gil_reader_close(r);
-	r = with_meta(inside, 4);
+	r = with_meta(inside, 5);
 	gt_label_tags(buf, r, GT_IDS_NAMESPACE);
-	assert_string_equal(buf, "CPU, container my-lxc-container-with-a-name-..., host pid 4242");
+	assert_string_equal(
+		buf, "CPU, on node-17, container my-lxc-container-with-a-name-..., host pid 4242");
 	gil_reader_close(r);
 }
 
