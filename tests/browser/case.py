@@ -92,6 +92,10 @@ class Case(unittest.TestCase):
         """Until the script is true, in spite of glides that take some frames."""
         self.assertTrue(browser.wait(script, *args), script)
 
+    def still(self):
+        """The window has come to rest, and is drawn: until then what lies where changes from frame to frame."""
+        self.settle("return giltrace.still()")
+
     def shoot(self, name):
         return browser.screenshot(SHOTS and os.path.join(SHOTS, name + ".png"))
 

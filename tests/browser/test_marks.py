@@ -40,6 +40,7 @@ class Timeline(Case):
 
     def place(self, t, row=None, canvas="canvas"):
         """Where a time is in the window of the browser; in a row by its number, or its process's."""
+        self.still()
         return self.run_js("""
             const [t, row, name] = arguments, box = document.getElementById(name).getBoundingClientRect();
             const [a, b] = giltrace.window(), rows = [...document.querySelectorAll('.tl-thread')];
@@ -549,7 +550,8 @@ class Hostile(Timeline):
         self.assertIn(name, self.text("#details h3"))
         self.assertIn(name, self.text("#announce"))
         at = self.run_js("return giltrace.selected().mark.at")
-        self.settle("const [a, b] = giltrace.window(); return Math.abs((a + b) / 2 - arguments[0]) < 20", at)
+        self.still()
+        self.assertLess(abs(sum(self.window()) / 2 - at), 1)
         self.assertIn(name, self.point_at(*self.place(at, canvas="lane")))
         self.run_js("const row = giltrace.model.rows[0]; giltrace.select({row, slice: row.i0})")
         self.assertIn(name, self.text("#details"), "the nearest mark")

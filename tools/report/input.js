@@ -218,7 +218,6 @@ function onWheel(event) {
 		(focused && !event.shiftKey && Math.abs(event.deltaY) >= Math.abs(event.deltaX))
 	) {
 		event.preventDefault();
-		hideTip();
 		zoomAt(
 			timeAt(event),
 			Math.exp(
@@ -329,6 +328,7 @@ function listen() {
 	listenToPointers();
 	listenToOverview();
 	listenToLane();
+	when("window", hideTip); /* it is about what was there before */
 	$("tl").addEventListener("wheel", onWheel, { passive: false });
 	document.addEventListener("keydown", onKey);
 	rowsBox.addEventListener("scroll", () => {

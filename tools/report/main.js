@@ -224,6 +224,7 @@ function openToOthers() {
 	window.giltrace = {
 		model: view.model,
 		window: () => [view.t0, view.t1],
+		still: () => !moving && !pending,
 		setWindow,
 		goTo,
 		select,

@@ -96,7 +96,7 @@ function setWindow(t0, t1) {
 	redraw();
 }
 
-let moving = 0;
+let moving = 0; /* the next frame of a glide; 0: the window stands still */
 
 function stopMoving() {
 	cancelAnimationFrame(moving);
@@ -117,7 +117,7 @@ function glideTo(t0, t1) {
 		const part = 1 - (1 - x) ** 3;
 
 		setWindow(from[0] + (t0 - from[0]) * part, from[1] + (t1 - from[1]) * part);
-		if (x < 1) moving = requestAnimationFrame(step);
+		moving = x < 1 ? requestAnimationFrame(step) : 0;
 	};
 	step(began);
 }
