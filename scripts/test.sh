@@ -20,6 +20,6 @@ ctest --output-on-failure --no-label-summary --parallel "$(nproc)" "$@" || rc=$?
 [ ${#drop[@]} -eq 0 ] || chown -hR "$owner_uid:$owner_gid" Testing
 # ctest does not tell why a test was skipped; where nothing may be, its summary comes last.
 if [ "${GT_REQUIRE_BPF:-}" != 1 ]; then
-	grep -h '^e2e: \(SKIPPED\|MISSING\)' Testing/Temporary/LastTest.log | sort -u || true
+	grep -hs '^e2e: \(SKIPPED\|MISSING\)' Testing/Temporary/LastTest.log | sort -u || true
 fi
 exit $rc

@@ -342,7 +342,8 @@ class InStart:
             self.begun = job.begin(where, command=self.held.command)
             self.pid = self.held.pid()
             return
-        options = ["--backend=perf"] if phase == "placed" else []  # takes its time for that
+        # This one takes its time for that.
+        options = ["--backend=" + h.backends()[-1]] if phase == "placed" else []
         self.begun = job.begin(where, options=options)
         self.tracer = job.tracer()
         self.pid = self.tracer.pid

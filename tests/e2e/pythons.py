@@ -8,6 +8,7 @@ fetched ones with GT_ALL_PYTHONS=1. matrix() (test_matrix.py) is always all ther
 """
 import functools
 import glob
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import struct
 import subprocess
 import sys
 
-from common import LIMIT, new_dir, say, scratch
+from common import BUILD, LIMIT, new_dir, say, scratch
 
 
 ABOUT = r"""
@@ -146,8 +147,46 @@ def enter(root):
     return ["unshare", "--mount", "sh", "-c", ENTER, "enter", root, scratch()] if root else []
 
 
-def ask(what, command, env=None):
+class Told:
+    """
+    What interpreters have told, kept in the build folder for the next test file: to start all of
+    them takes longer than many a test does.
+    """
+
+    PATH = os.path.join(BUILD, "pythons-told.json")
+
+    def __init__(self):
+        try:
+            with open(self.PATH) as f:
+                self.kept = json.load(f)
+        except (OSError, ValueError):
+            self.kept = {}
+
+    def add(self, key, text):
+        self.kept[key] = text
+        if key.startswith(scratch()) or not os.path.isdir(BUILD):
+            return
+        new, owner = "%s.%d" % (self.PATH, os.getpid()), os.stat(BUILD)
+        try:
+            with open(new, "w") as f:
+                json.dump(self.kept, f)
+            os.chown(new, owner.st_uid, owner.st_gid)
+            os.replace(new, self.PATH)
+        except OSError as err:
+            say("what Pythons tell is not kept: %s" % err)
+
+
+@functools.lru_cache(None)
+def told():
+    return Told()
+
+
+def ask(what, path, command, env=None):
     """What an interpreter tells of itself, see ABOUT; None, and a word, if it does not run."""
+    st = os.stat(path)
+    key = "%s %d %d %s" % (path, st.st_mtime_ns, st.st_size, sorted((env or {}).items()))
+    if key in told().kept:
+        return eval(told().kept[key])  # our own repr()
     try:
         out = subprocess.run(command + ["-c", ABOUT], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, check=True, timeout=LIMIT,
@@ -156,7 +195,8 @@ def ask(what, command, env=None):
         said = (getattr(err, "stderr", None) or b"").decode(errors="replace")
         say("MISSING: %s does not run, not tested: %s" % (what, said.strip() or err))
         return None
-    return eval(out.decode())  # our own repr()
+    told().add(key, out.decode())
+    return eval(out.decode())
 
 
 def candidates():
@@ -192,10 +232,10 @@ def all_pythons():
         if (st.st_dev, st.st_ino) in seen:
             continue
         seen.add((st.st_dev, st.st_ino))
-        told = ask(real, [real])
-        if not told:
+        about = ask(real, real, [real])
+        if not about:
             continue
-        version, prefix, lib, kind, build = told
+        version, prefix, lib, kind, build = about
         if kind != "CPython":
             say("%s is a %s, not tested" % (real, kind))
             continue
@@ -256,10 +296,10 @@ def from_cache(name, path, lib=None, env=None, note=""):
         say("MISSING: %s is not tested: only root can run it, by chroot" % name)
         return None
     py = Python(path, None, None, lib, name + note, env, root)
-    told = ask(py.label, py.command(), env)
-    if not told:
+    about = ask(py.label, path, py.command(), env)
+    if not about:
         return None
-    py.version, prefix, mapped, _, py.build = told
+    py.version, prefix, mapped, _, py.build = about
     py.prefix = (root or "") + prefix
     py.lib = lib or (mapped and (root or "") + mapped)
     py.label = "%d.%d.%d %s" % (py.version + (py.label,))

@@ -139,7 +139,7 @@ class FromTheFirstOn(CommandTest):
         released: no event is missing, and none too many. The only recording.
         """
         told = os.path.join(h.new_dir(), "signals")
-        env = ["env", "LD_PRELOAD=" + h.signals(), "GT_SIGNALS=" + told]
+        env = ["env", "LD_PRELOAD=" + h.tool("tests/signals.so"), "GT_SIGNALS=" + told]
         status, out, err = self.run_it(env + command, *options, **kwargs)
         self.assertEqual((status, out), (0, b""), err)
         rec, = self.recordings()
@@ -179,7 +179,7 @@ class FromTheFirstOn(CommandTest):
         self.counted(["nice", "-n1", "sh", "-c", 'true; exec env "$@"', "sh"] + python)
         self.counted([script])
         self.counted([os.path.basename(self.py.path)] + python[1:], env=by_name)
-        self.counted(python, "--backend=perf")
+        self.counted(python, "--backend=" + h.backends()[-1])
 
 
 h.each_python(FromTheFirstOn, h.pythons)

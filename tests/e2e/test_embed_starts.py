@@ -532,7 +532,7 @@ class Circumstances(EmbedTest):
     @each_face()
     def test_variables_for_the_loader_are_the_jobs(self, face):
         """A library that is preloaded into the job is not into giltrace."""
-        job = self.job(face, env={"LD_PRELOAD": h.signals()})
+        job = self.job(face, env={"LD_PRELOAD": h.tool("tests/signals.so")})
         job.start()
         with open("/proc/%d/maps" % job.tracer().pid) as f:
             self.assertNotIn("signals.so", f.read())

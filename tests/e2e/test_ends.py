@@ -319,7 +319,7 @@ class Places(h.BpfTest):
         self.assertEqual(os.listdir(victim), [])
 
     def test_the_back_end_is_chosen_by_trying(self):
-        names = {"multi": "uprobe_multi", "perf": "perf_event"}
+        names = {"multi": "uprobe_multi", "perf": "perf_event", "ioctl": "perf_ioctl"}
         with h.Workload(h.python()) as w:
             self.assertEqual(self.capture(w).recording().meta["probe.backend"],
                              names[h.backends()[0]])

@@ -110,8 +110,9 @@ class OtherArchitecture(unittest.TestCase):
             missing = scan if files else "a CPython of the other architecture"
             h.say("MISSING: %s, so the scan of the other architecture's is not tested" % missing)
             self.skipTest("no " + missing)
-        env = dict(os.environ, GT_SOURCE_DIR=SOURCE, GT_BUILD_DIR=h.BUILD,
-                   GT_TEST_PYTHONS=":".join(files))
+        nowhere = h.new_dir()  # those of pyenv are scanned by the unit test itself
+        env = dict(os.environ, GT_SOURCE_DIR=SOURCE, GT_BUILD_DIR=h.BUILD, HOME=nowhere,
+                   PYENV_ROOT=nowhere, GT_TEST_PYTHONS=":".join(files))
         done = subprocess.run([scan], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
                               timeout=10 * h.LIMIT)
         said = done.stdout.decode(errors="replace")

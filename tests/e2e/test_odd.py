@@ -169,7 +169,7 @@ class Others(Odd):
 
     def test_children_perf(self):
         """Probes of this back end are copied into a child with the memory."""
-        self.children(h.python(), "--backend=perf")
+        self.children(h.python(), "--backend=" + h.backends()[-1])
 
     def test_exec_by_another_thread_than_the_first(self):
         """The thread that calls it becomes the first one; the program's memory is another."""

@@ -447,7 +447,7 @@ class Lies(ExactTest):
 
     def test_alone(self):
         """In a program that is no Python: refused, and why. Never by the signal of a crash."""
-        program, targets = b.compiled("mapper.c"), {}
+        program, targets = h.tool("tests/mapper"), {}
         try:
             for name, path in self.files.items():
                 targets[name] = b.Embedded([program, path])

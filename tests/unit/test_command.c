@@ -225,11 +225,15 @@ static void test_failures(void **state)
 }
 
 #ifdef __x86_64__
-#define THIS_MACHINE EM_X86_64
+#define THIS_MACHINE   EM_X86_64
+#define MACHINE_32_BIT EM_386
 static const uint32_t exit_7[] = {0x07bf9090, 0xb8000000, 231, 0x0000050f};
+static const uint32_t exit_7_32_bit[] = {0x000001b8, 0x07bb9000, 0xcd000000, 0x00000080};
 #else
-#define THIS_MACHINE EM_AARCH64
+#define THIS_MACHINE   EM_AARCH64
+#define MACHINE_32_BIT EM_ARM
 static const uint32_t exit_7[] = {0xd28000e0, 0xd2800bc8, 0xd4000001, 0};
+static const uint32_t exit_7_32_bit[] = {0xe3a00007, 0xe3a07001, 0xef000000, 0};
 #endif
 
 /* A program that nothing is linked with, made of one segment. */
@@ -269,12 +273,10 @@ static void test_static(void **state)
 
 static void test_32_bit(void **state)
 {
-	static const uint8_t code[] = {0xb8, 1, 0, 0, 0,    0xbb,
-				       7,    0, 0, 0, 0xcd, 0x80}; /* exit(7) */
 	struct {
 		Elf32_Ehdr e;
 		Elf32_Phdr p;
-		uint8_t code[sizeof(code)];
+		uint32_t code[4];
 	} elf;
 	struct run r;
 	char *path;
@@ -283,9 +285,10 @@ static void test_32_bit(void **state)
 	elf.e = (Elf32_Ehdr){
 		.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS32, ELFDATA2LSB, EV_CURRENT},
 		.e_type = ET_EXEC,
-		.e_machine = EM_386,
+		.e_machine = MACHINE_32_BIT,
+		.e_flags = EF_ARM_EABI_VER5, /* Linux runs no other; x86 has no flags */
 		.e_version = EV_CURRENT,
-		.e_entry = 0x8048000 + offsetof(__typeof__(elf), code),
+		.e_entry = 0x8050000 + offsetof(__typeof__(elf), code),
 		.e_phoff = sizeof(Elf32_Ehdr),
 		.e_ehsize = sizeof(Elf32_Ehdr),
 		.e_phentsize = sizeof(Elf32_Phdr),
@@ -294,12 +297,12 @@ static void test_32_bit(void **state)
 	elf.p = (Elf32_Phdr){
 		.p_type = PT_LOAD,
 		.p_flags = PF_R | PF_X,
-		.p_vaddr = 0x8048000,
+		.p_vaddr = 0x8050000,
 		.p_filesz = sizeof(elf),
 		.p_memsz = sizeof(elf),
-		.p_align = 0x1000,
+		.p_align = 0x10000,
 	};
-	memcpy(elf.code, code, sizeof(code));
+	memcpy(elf.code, exit_7_32_bit, sizeof(elf.code));
 	path = make_file("32bit", &elf, sizeof(elf), 0755);
 	if (fix_tool(path, NULL, NULL, NULL, NULL) != 7) {
 		print_message("SKIP: this machine runs no 32-bit programs\n");

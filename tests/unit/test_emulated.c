@@ -266,6 +266,7 @@ static const struct {
 	/* What must stay before it: */
 	{"paciasp; adrp", {0xd503233f, ADRP, A_RET}, 0},
 	{"bti c; paciasp; adrp", {BTI, 0xd503233f, ADRP, A_RET}, 0},
+	{"bti c; pacia x30, sp; adrp", {BTI, 0xdac103fe, ADRP, A_RET}, 0}, /* the same in v8.3 */
 	{"stp x29, x30, [sp, #-48]!; adrp", {0xa9bd7bfd, ADRP, A_RET}, 0},
 	{"sub sp, sp, #16; adrp", {0xd10043ff, ADRP, A_RET}, 0},
 	{"mov x29, sp; adrp", {0x910003fd, ADRP, A_RET}, 0},
@@ -279,6 +280,7 @@ static const struct {
 	{"svc #0; adrp", {0xd4000001, ADRP, A_RET}, 0},
 	{"brk #1; adrp", {0xd4200020, ADRP, A_RET}, 0},
 	{"ldaxr w9, [x1]; adrp", {0x885ffc29, ADRP, A_RET}, 0},
+	{"swpal w1, w9, [x2]; adrp", {0xb8e18049, ADRP, A_RET}, 0},
 	{"ldr x1, literal; adrp", {0x58000081, ADRP, A_RET}, 0},
 	/* Probes read the first argument. */
 	{"mov x0, x1; adrp", {0xaa0103e0, ADRP, A_RET}, 0},

@@ -429,6 +429,9 @@ static void test_aarch64(void **state)
 	check_foreign("aarch64-o0.so", 96, inlined);
 	check_foreign("aarch64-noplt.so", 96, ending);
 	check_foreign("aarch64-musl.so", 88, inlined);
+	/* -march=armv8.3-a -mbranch-protection=standard -Wl,-z,pac-plt: retaa, autia1716 in stubs
+	 */
+	check_foreign("aarch64-pac.so", 96, inlined);
 	check_foreign("aarch64-static.so", 0, only);
 }
 
