@@ -15,15 +15,16 @@ static inline uint64_t gt_mono_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* Rounded up: nothing is over before its time. */
 static inline int64_t gt_deadline(uint32_t ms)
 {
-	return (int64_t)(gt_mono_ns() / 1000000) + ms;
+	return (int64_t)((gt_mono_ns() + 999999) / 1000000) + ms;
 }
 
 /* What is left of it, for poll(2); 0: it has passed. */
 static inline int gt_left(int64_t deadline)
 {
-	int64_t left = deadline - gt_deadline(0);
+	int64_t left = deadline - (int64_t)(gt_mono_ns() / 1000000);
 
 	if (left <= 0)
 		return 0;

@@ -177,8 +177,8 @@ static void nonsense_is_skipped(void **state)
 	struct giltrace_stats stats = GILTRACE_STATS_INIT;
 	struct giltrace *g = started("send=readyish protocol=1;send=file;send=file x /y;"
 				     "send=file 1;send=done 1 2 /z;send=ok;send=error;flood=100;"
-				     "huge;send= ;" READY
-				     "send=ok state=paused events=9;huge;serve;flood=100;huge;"
+				     "huge;send= ;send=ok state=paused events=9;" READY
+				     "huge;serve;flood=100;huge;"
 				     "send=ended status=6 events=x files= bytes=-1 later=1 lost",
 				     LONG);
 
