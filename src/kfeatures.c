@@ -390,6 +390,19 @@ static enum gt_feature lacking(struct gt_features *f, const struct way *way)
 	return GT_FEATURES;
 }
 
+/* All of it, not only the first. */
+static void say_lacking(struct gt_features *f, const struct way *way)
+{
+	for (size_t i = 0; i < GT_ARRAY_SIZE(way->needs); i++) {
+		enum gt_feature need = way->needs[i];
+
+		if ((!i || need != way->needs[0]) && !gt_features_have(f, need))
+			gt_error("the %s back end does not work here: %s: %s",
+				 gt_attach_name(gt_attach_backend(way->backend)),
+				 gt_feature_table[need].name, f->of[need].why);
+	}
+}
+
 static int say_not_let(int err, const char *backend, const char *why)
 {
 	int files = err == -EMFILE || err == -ENFILE;
@@ -417,13 +430,8 @@ const struct gt_attach_ops *gt_features_backend(struct gt_features *f, enum gt_b
 			*err = say_not_let(f->of[lack].err, gt_attach_name(ops), f->of[lack].why);
 			return NULL;
 		}
-		for (size_t k = 0; k < GT_ARRAY_SIZE(ways[i].needs) && wanted; k++)
-			if ((!k || ways[i].needs[k] != lack) &&
-			    !gt_features_have(f, ways[i].needs[k]))
-				gt_error("the %s back end does not work here: %s: %s",
-					 gt_attach_name(ops),
-					 gt_feature_table[ways[i].needs[k]].name,
-					 f->of[ways[i].needs[k]].why);
+		if (wanted != GT_BACKEND_AUTO)
+			say_lacking(f, &ways[i]);
 	}
 	if (wanted == GT_BACKEND_AUTO) {
 		enum gt_feature multi = lacking(f, &ways[0]);
