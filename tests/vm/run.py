@@ -30,7 +30,7 @@ CI = ["test_modes.*", "test_features.Features.test_it_is_*", "test_targets.OnlyT
 
 # What needs no compiler, no container engine, no notebook, and measures no speed.
 ATTACH = """all answers check cli command control control_ends embed_c embed_children embed_faults
-    embed_marks embed_python embed_starts ends features follow forced list loss many marker modes
+    embed_marks embed_python embed_starts ends fallbacks features follow forced list loss many marker modes
     names npu odd odd_ends probes pythons rights targets truth""".split()
 # Those that look at a running kernel, at its machine, or at a live Python.
 UNIT = """about attach before collect collect_pause emulated features gilscan insn libcsites pylayout
