@@ -6,8 +6,9 @@
 # their own, into DIR (build-release-ARCH/packages). It prints their SHA-256.
 #
 # The programs need glibc 2.31, Debian 11's, or newer; gil2trace also zlib. All else is linked into
-# them: docs/third-party.md. The same source is to give the same bytes (tests/release/test_reproducible.py); times in the
-# packages are those of $SOURCE_DATE_EPOCH or of the last commit. Run as root it works as the owner of
+# them: docs/third-party.md. The same source is to give the same bytes
+# (tests/release/test_reproducible.py); times in the packages are those of $SOURCE_DATE_EPOCH or of
+# the last commit. Run as root it works as the owner of
 # the clone. The network is needed for the libraries only, once: they go to a cache.
 
 # shellcheck source-path=SCRIPTDIR source=common.sh
