@@ -29,7 +29,7 @@ BUILD = os.path.join(TOP, "build-release-" + ARCH)
 PACKAGES = os.environ.get("GT_RELEASE_DIR") or os.path.join(BUILD, "packages")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
                      "giltrace", "userland")
-MIRROR = os.environ.get("GT_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+MIRROR = [m for m in [os.environ.get("GT_DEBIAN_MIRROR")] if m]  # else debootstrap's own
 GLIBC = (2, 31)
 LIBC = re.compile(r"(lib(c|m|dl|pthread)|ld-linux-(x86-64|aarch64))\.so\.\d+")
 SUITES = {"bullseye": "3.9", "trixie": "3.13"}  # with their Pythons
@@ -106,9 +106,9 @@ def prepare_userlands():
         if not os.path.isdir(root):
             os.makedirs(CACHE, exist_ok=True)
             new = tempfile.mkdtemp(prefix="new-", dir=CACHE)
-            if subprocess.call(["debootstrap", "--variant=minbase", "--include=python3", suite, new,
-                                MIRROR], stdin=subprocess.DEVNULL, stdout=sys.stderr):
-                skip("no userland of %s could be had from %s" % (suite, MIRROR))
+            if subprocess.call(["debootstrap", "--variant=minbase", "--include=python3", suite, new]
+                               + MIRROR, stdin=subprocess.DEVNULL, stdout=sys.stderr):
+                skip("no userland of %s could be had by debootstrap" % suite)
             os.chmod(new, 0o755)
             os.rename(new, root)
 
