@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "describe.h"
 
+#include "pylayout.h"
+
 #include <fcntl.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
@@ -113,16 +115,23 @@ static int write_place(const struct gt_recording *r, struct gt_gilfile *f)
 }
 
 /* Keys of the first CPython are "python.file", of the second "python.2.file", and so on. */
-static int write_python(const struct gt_python *py, uint32_t index, struct gt_gilfile *f)
+static int write_python(const struct gt_recording *r, uint32_t index, struct gt_gilfile *f)
 {
 	static const char *const verdicts[] = {
 		[GT_VERDICT_NONE] = "none",
 		[GT_VERDICT_AGREES] = "agrees",
 		[GT_VERDICT_DISAGREES] = "disagrees",
 	};
+	const struct gt_python *py = &r->py.python[index];
 	const struct gt_sites *s = py->sites;
-	char version[16], build_id[2 * GT_BUILDID_MAX + 1] = "", keys[6][40], number[16] = "";
+	char version[16], build_id[2 * GT_BUILDID_MAX + 1] = "", keys[7][40], number[16] = "";
+	const char *request = NULL; /* function probes do not ask for it */
 
+	if (gt_pytarget_mode(&r->py) != GT_PROBE_FUNCTIONS)
+		request = gt_pylayout_of(s->py_major, s->py_minor, s->machine).drop_how ==
+					  GT_DROP_UNKNOWN
+				  ? "inferred"
+				  : "read";
 	snprintf(version, sizeof(version), "%u.%u", s->py_major, s->py_minor);
 	for (size_t i = 0; i < s->build_id_len; i++)
 		snprintf(build_id + 2 * i, 3, "%02x", s->build_id[i]);
@@ -134,6 +143,7 @@ static int write_python(const struct gt_python *py, uint32_t index, struct gt_gi
 	snprintf(keys[3], sizeof(keys[3]), "symbols%s.verdict", number);
 	snprintf(keys[4], sizeof(keys[4]), "symbols%s.from", number);
 	snprintf(keys[5], sizeof(keys[5]), "symbols%s.disagreement", number);
+	snprintf(keys[6], sizeof(keys[6]), "python%s.drop_request", number);
 
 	const char *const meta[][2] = {
 		{keys[0], s->py_major ? version : NULL},
@@ -142,6 +152,7 @@ static int write_python(const struct gt_python *py, uint32_t index, struct gt_gi
 		{keys[3], verdicts[s->verdict]},
 		{keys[4], s->symbols_from[0] ? s->symbols_from : NULL},
 		{keys[5], s->disagreement[0] ? s->disagreement : NULL},
+		{keys[6], request},
 	};
 
 	return gt_gilfile_meta(f, meta, GT_ARRAY_SIZE(meta));
@@ -175,6 +186,6 @@ int gt_describe(const struct gt_recording *r, const struct gt_recorder *rec, str
 	if (!err)
 		err = write_place(r, f);
 	for (uint32_t i = 0; i < r->py.n && !err; i++)
-		err = write_python(&r->py.python[i], i, f);
+		err = write_python(r, i, f);
 	return err ? err : write_sites(r, f);
 }

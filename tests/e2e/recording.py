@@ -16,6 +16,7 @@ COUNTED = (WAIT, ACQUIRE, RELEASE, YIELD, TAKE, DROPPED)
 KIND_NAMES = {1: "WAIT", 2: "ACQUIRE", 3: "RELEASE", 4: "YIELD", 5: "TAKE", 6: "DROPPED",
               THREAD: "THREAD", BEFORE: "BEFORE", EXIT: "EXIT", LEFT: "LEFT"}
 WAITING, HOLDING = 1, 2  # .state of BEFORE
+DROP_REQUESTS = ["python%s.drop_request" % n for n in ["", ".2", ".3", ".4"]]
 INDEX_OTHER = 255  # GILs beyond those told apart
 END_DURATION, END_STOPPED, END_TARGET_EXIT, END_ERROR, END_EXEC = range(1, 6)
 
@@ -136,6 +137,8 @@ class Recording:
                            ("check.mismatches", 0), ("check.unchecked", 0)):
             if self.meta.get(key) != str(found):
                 bad.append("%s is %r, not %d" % (key, self.meta.get(key), found))
+        # What is inferred misses requests, and it is the YIELD that tells of them.
+        yields = yields and "inferred" not in [self.meta.get(k) for k in DROP_REQUESTS]
         return bad + (unforced_yields(self.events, self.gaps + self.pauses) if yields else [])
 
     def holds(self, tid=None):

@@ -68,6 +68,8 @@ class Matrix(h.BpfTest):
         self.assertNotEqual(rec.meta["symbols.verdict"], "disagrees",
                             rec.meta.get("symbols.disagreement"))
         self.assertEqual(rec.meta["probe.mode"], "sites", "the scan is right on all of these")
+        self.assertEqual(rec.meta["python.drop_request"],
+                         "inferred" if py.version < (3, 7) else "read")
         if w.about["gil"]:
             self.check_gil(w, rec)
         else:

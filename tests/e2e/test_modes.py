@@ -30,6 +30,8 @@ class SitesAndFunctions(h.BpfTest):
                 sites, functions = s.recording(), f.recording()
         self.assert_sound(sites)
         self.assert_sound(functions)
+        self.assertIn("python.drop_request", sites.meta)
+        self.assertNotIn("python.drop_request", functions.meta)
         self.assertEqual(sites.lost + functions.lost, 0)
         self.assertGreater(sites.count(h.ACQUIRE), 2000)
         begins, ends = [], []

@@ -23,7 +23,7 @@ import unittest
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 E2E = os.path.join(TESTS, "e2e")
 OUT = os.environ.get("GT_OUT") or "/out"
-LIMIT = 900 * float(os.environ.get("GT_SLOW") or 1)  # seconds for one process
+LIMIT = 90 * float(os.environ.get("GT_SLOW") or 1)  # seconds for one process
 
 CI = ["test_modes.*", "test_features.Features.test_it_is_*", "test_targets.OnlyTheTarget.test_two_*",
       "test_truth.GroundTruth.test_released_*"]
