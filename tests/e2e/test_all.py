@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness as h  # noqa: E402
 
 TICK = 0.02  # seconds: births are told in ticks of 10 ms
-SOON = 3  # seconds within which a process is found
+SOON = 3 * h.SLOW  # seconds within which a process is found
 
 def started(pid):
     """When a process was made, on the events' clock, or a tick before."""

@@ -28,9 +28,9 @@ LIMIT = 90 * float(os.environ.get("GT_SLOW") or 1)  # seconds for one process
 CI = ["test_modes.*", "test_features.Features.test_it_is_*", "test_targets.OnlyTheTarget.test_two_*",
       "test_truth.GroundTruth.test_released_*"]
 
-# What needs no compiler, no container engine, no notebook, and measures no speed.
-ATTACH = """all answers check cli command control control_ends embed_c embed_children embed_faults
-    embed_marks embed_python embed_starts ends fallbacks features follow forced list loss many marker modes
+# What needs no compiler, no container engine, no notebook, and measures neither speed nor shares of time.
+ATTACH = """all check cli command control control_ends embed_c embed_children embed_faults
+    embed_marks embed_python embed_starts ends fallbacks features follow list loss many marker modes
     names npu odd odd_ends probes pythons rights targets truth""".split()
 # Those that look at a running kernel, at its machine, or at a live Python.
 UNIT = """about attach before collect collect_pause emulated features gilscan insn libcsites pylayout
