@@ -193,6 +193,7 @@ def about():
 
 def main(words):
     begun, found, tests = time.monotonic(), about(), []
+    found["asked"] = " ".join(words)
     if words == ["all"]:
         jobs = [(n, lambda n=n: attach_tests(n, ["test_%s.*" % n])) for n in ATTACH] + \
             [("unit." + n, lambda n=n: unit_test(n)) for n in UNIT]

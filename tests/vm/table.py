@@ -8,8 +8,8 @@ import os
 import sys
 
 BEGIN, END = "<!-- made by scripts/kernels.sh -->\n", "<!-- end -->\n"
-HEAD = ["machine", "kernel", "Python", "libc", "back end", "missing", "passed", "failed", "skipped",
-        "seconds", "date"]
+HEAD = ["machine", "kernel", "Python", "libc", "back end", "missing", "tests", "passed", "failed",
+        "skipped", "seconds", "date"]
 
 
 def row(name, found):
@@ -18,7 +18,7 @@ def row(name, found):
                                                                        "skipped")]
     missing = [f["name"] for f in features["features"] if not f["available"]]
     return [name, "%(kernel)s %(machine)s" % found, found["python"], found["libc"],
-            features["backend"], ", ".join(missing) or "-"] + counts + [found["seconds"],
+            features["backend"], ", ".join(missing) or "-", found["asked"]] + counts + [found["seconds"],
                                                                         found["date"]]
 
 
@@ -32,7 +32,7 @@ def main(doc, folder):
         name = os.path.basename(os.path.dirname(path))
         with open(path) as f:
             rows[name] = line(row(name, json.load(f)))
-    head = line(HEAD) + line(["---"] * 6 + ["---:"] * 4 + ["---"])
+    head = line(HEAD) + line(["---"] * 7 + ["---:"] * 4 + ["---"])
     sys.stdout.write(head + "".join(rows.values()))
     if os.environ.get("GT_WRITE_DOCS") != "1":
         return
