@@ -83,6 +83,17 @@ static __always_inline void lose(struct gt_target *t, __u64 ts_ns)
 		t->gap_begin_ns = ts_ns;
 }
 
+/*
+ * The end of a thread, or of its wait, did not fit. These are no events that count, but the reader
+ * must not believe that the thread is still there: a gap, in which perhaps nothing else was lost.
+ */
+static __always_inline void lose_end(struct gt_target *t, __u64 ts_ns)
+{
+	if (!t->gap_begin_ns)
+		t->gap_begin_ns = ts_ns;
+	t->lost_told = GT_TELL_ENDS;
+}
+
 static __always_inline void fill(struct gt_rec *rec, __u64 ts_ns, __u32 tid, __u8 kind, __u8 gil)
 {
 	rec->ts_ns = ts_ns;
@@ -412,6 +423,7 @@ static __always_inline int tell_thread(struct gt_target *t, void *ring, const st
 		ns.pid = 0;
 	*shown = t->ns_tgid ? ns.pid : of->tid;
 	fill(&rec->rec, of->ts_ns, *shown, GT_THREAD, 0);
+	rec->rec.flags = of->flags & GT_REC_PERHAPS;
 	rec->ns_tid = ns.pid;
 	rec->host_tid = of->tid;
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
@@ -422,12 +434,13 @@ static __always_inline int tell_thread(struct gt_target *t, void *ring, const st
 static __always_inline int tell_lost(struct gt_target *t, void *ring, struct gt_rec *of)
 {
 	/* Read before there is room: what another GIL loses meanwhile is for the next record. */
-	__u64 lost = t->lost, begin_ns = t->gap_begin_ns;
+	__u64 lost = t->lost, begin_ns = t->gap_begin_ns, told = t->lost_told;
 	struct gt_rec_lost *rec = bpf_ringbuf_reserve(ring, sizeof(*rec), 0);
 
 	if (!rec)
 		return -1;
 	fill(&rec->rec, of->ts_ns, 0, GT_LOST, 0);
+	rec->rec.flags = told == GT_TELL_ENDS ? GT_REC_ENDS : 0;
 	/* 0: another thread has just told of this gap and begun no new one. */
 	rec->begin_ns = begin_ns ? begin_ns : of->ts_ns;
 	rec->total = lost;
@@ -514,6 +527,8 @@ int gt_hit(struct pt_regs *ctx)
 	if (seen->named != ev.tid) {
 		if (tell_thread(t, ring, &ev, &shown))
 			goto full;
+		if (seen->named)
+			t->crowded = 1;
 		seen->shown = shown;
 		seen->named = ev.tid;
 	} else if (t->ns_tgid) {
@@ -535,7 +550,10 @@ full:
 		seen->waiting = ev.tid;
 	else if (seen->waiting == ev.tid)
 		seen->waiting = 0;
-	lose(t, ev.ts_ns);
+	if (ev.kind == GT_LEFT)
+		lose_end(t, ev.ts_ns);
+	else
+		lose(t, ev.ts_ns);
 	return 0;
 foreign:
 	__sync_fetch_and_add(&t->foreign, 1);
@@ -565,10 +583,14 @@ int gt_exit(void *ctx)
 			t->cands[i].addr = 0;
 	fill(&ev, bpf_ktime_get_ns(), (__u32)pid_tgid, GT_EXIT, 0);
 	seen = seen_of(t, ev.tid);
-	if (seen->named != ev.tid)
+	if (seen->named == ev.tid) {
+		seen->named = 0;
+		seen->waiting = 0;
+	} else if (t->crowded) { /* another thread may have its place */
+		ev.flags = GT_REC_PERHAPS;
+	} else {
 		return 0;
-	seen->named = 0;
-	seen->waiting = 0;
+	}
 	ring = bpf_map_lookup_elem(&rings, slot);
 	if (!ring)
 		return 0;
@@ -585,7 +607,7 @@ int gt_exit(void *ctx)
 	bpf_ringbuf_submit(rec, wakeup(t));
 	return 0;
 full:
-	lose(t, ev.ts_ns);
+	lose_end(t, ev.ts_ns);
 	return 0;
 }
 

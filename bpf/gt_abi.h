@@ -46,6 +46,11 @@ struct gt_rec {
 
 /* GT_GIL: seen at a release only, which any user of condition variables could have caused. */
 #define GT_REC_UNCONFIRMED 0x01
+/* GT_EXIT, and the GT_THREAD before it: only if the thread has had an event, which BPF does not
+ * know. */
+#define GT_REC_PERHAPS 0x08
+/* GT_LOST: ends of threads, too, which do not count: `total` may be the same as before. */
+#define GT_REC_ENDS 0x04
 /* GT_RELEASE: another thread had waited for an interval and had set the drop request. */
 #define GT_REC_FORCED 0x02
 
@@ -123,6 +128,9 @@ struct gt_seen {
 	__u32 shown;    /* its id in the recorder's PID namespace; set with `named` */
 };
 
+/* gt_target.lost_told where what was lost last was no event but the end of a thread. */
+#define GT_TELL_ENDS (~0ull)
+
 /*
  * One traced process: a value of the map `targets`, which user space has mapped. Written by user
  * space before `on` is set; after that by BPF only, except `on` itself, which BPF clears at an
@@ -145,13 +153,13 @@ struct gt_target {
 	/* BPF's own from here on; GILs that are known beforehand may be there before `on` is set.
 	 */
 	__u64 lost;         /* events that found no room in the ring */
-	__u64 lost_told;    /* of these, told to the reader by a GT_LOST */
+	__u64 lost_told;    /* of these, told to the reader by a GT_LOST; or GT_TELL_ENDS */
 	__u64 gap_begin_ns; /* first loss not yet told */
 	__u64 foreign;      /* hits on condition variables that are, or may be, no GIL's */
 	__u32 unwoken;      /* records since the last wake-up */
 	__u32 ngils;
 	__u32 ncands;
-	__u32 pad;
+	__u32 crowded; /* threads have had to share places in `seen` */
 	struct gt_cand cands[GT_CANDS];
 	struct gt_gil gils[GT_MAX_GILS];
 	/* The places of a thread lie in one cache line. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "about.h"
 #include "procfile.h"
+#include "timens.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -255,48 +256,19 @@ struct offsets {
 	int64_t mono_ns, boot_ns;
 };
 
-/* "monotonic  SECONDS  NANOSECONDS"; names instead of numbers since Linux 5.7. */
-static int parse_offset(const char *text, const char *name, int64_t *out)
-{
-	const char *at = strstr(text, name);
-	long long s, ns;
-	char *end;
-	int64_t v;
-
-	if (!at)
-		return -ENOENT;
-	errno = 0;
-	s = strtoll(at + strlen(name), &end, 10);
-	ns = strtoll(end, &end, 10);
-	if (errno || *end != '\n' || __builtin_mul_overflow(s, NS_PER_S, &v) ||
-	    __builtin_add_overflow(v, ns, &v))
-		return -EPROTO;
-	*out = v;
-	return 0;
-}
-
 /*
  * Of the time namespace that a process is in, from the host's. The file shows those of the one that
  * its children will be in. -ENODATA: that is another. Without time namespaces all is 0.
  */
 static int read_offsets(const struct gt_proc *p, struct offsets *out)
 {
-	struct offsets o;
-	char text[256];
+	char text[GT_TIMENS_TEXT];
 	ssize_t n;
-	int r;
 
 	if (namespace_of(p, "ns/time") != namespace_of(p, "ns/time_for_children"))
 		return -ENODATA;
 	n = gt_procfile_read(p, "timens_offsets", text, sizeof(text));
-	if (n < 0)
-		return (int)n;
-	r = parse_offset(text, "monotonic", &o.mono_ns);
-	if (!r)
-		r = parse_offset(text, "boottime", &o.boot_ns);
-	if (!r)
-		*out = o;
-	return r;
+	return n < 0 ? (int)n : gt_timens_parse(text, &out->mono_ns, &out->boot_ns);
 }
 
 static int64_t clock_ns(clockid_t id)

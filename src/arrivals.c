@@ -167,12 +167,13 @@ void gt_session_read_command(struct gt_session *s)
 			gt_command_continue(s->command, 1);
 			break;
 		}
+		s->command_seen = 1;
 		s->held_mono_ns = gt_mono_ns();
 		gt_finder_look(s->finder, gt_command_pid(s->command), 0, "started", s->held_mono_ns,
 			       GT_LOOK_HELD);
 		break;
 	case GT_COMMAND_UNHELD:
-		s->command_free = 1;
+		s->command_seen = s->command_free = 1;
 		gt_finder_look(s->finder, gt_command_pid(s->command), 0, "executed", gt_mono_ns(),
 			       GT_LOOK_ON);
 		break;

@@ -430,7 +430,8 @@ static void finish_closing(struct closing *c, size_t n, void (*meanwhile)(void *
 	struct pollfd done = {.fd = n ? c[0].done : -1, .events = POLLIN};
 
 	for (eventfd_t closed = 0, more; meanwhile && done.fd >= 0 && closed < n;) {
-		if (poll(&done, 1, MEANWHILE_MS) > 0 && !eventfd_read(done.fd, &more))
+		(void)poll(&done, 1, MEANWHILE_MS);
+		if (!eventfd_read(done.fd, &more))
 			closed += more;
 		meanwhile(ctx);
 	}

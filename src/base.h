@@ -57,6 +57,12 @@ static inline int gt_in_range(uint64_t off, uint64_t len, uint64_t size)
 	return off <= size && len <= size - off;
 }
 
+/* Has something run short, which is no matter of rights and of what the kernel can do? */
+static inline int gt_is_shortage(int err)
+{
+	return err == -ENOMEM || err == -EAGAIN || err == -EMFILE || err == -ENFILE;
+}
+
 static inline uint16_t gt_get_le16(const void *p)
 {
 	const uint8_t *b = p;

@@ -114,7 +114,7 @@ int gt_bpfload(const struct gt_bpfload_opts *opts, const struct gt_attach_ops **
 		return err;
 	btf = gt_features_have(opts->features, GT_FEATURE_BTF);
 	err = load(opts, *ops, btf, out);
-	if (err && err != -EPERM && btf) {
+	if (err && err != -EPERM && !gt_is_shortage(err) && btf) {
 		int why = err;
 
 		gt_debug("the kernel does not load all programs (%s); trying without those that "
@@ -126,12 +126,13 @@ int gt_bpfload(const struct gt_bpfload_opts *opts, const struct gt_attach_ops **
 					 "the programs that need it are not loaded");
 	}
 	if (err) {
+		int its_own = err != -EPERM && !gt_is_shortage(err);
 		char text[GT_RIGHTS_TEXT];
 
 		gt_rights_why(GT_STEP_BPF, err, 0, text);
 		gt_error("the kernel does not load the BPF program: %s%s%s", strerror(-err), text,
-			 err == -EPERM ? "" : "; -vv shows the verifier's words");
-		return err == -EPERM ? err : -ENOTSUP;
+			 its_own ? "; -vv shows the verifier's words" : "");
+		return its_own ? -ENOTSUP : err;
 	}
 	return 0;
 }

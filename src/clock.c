@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "clock.h"
+#include "timens.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -13,44 +12,32 @@
 /* Our clocks minus the host's. Set once, before there are threads. */
 static int64_t mono_shift_ns, boot_shift_ns;
 
-/* "monotonic           -1000         0": how far, in ns. */
-static int64_t parse_offset(const char *text)
-{
-	char *end;
-	int64_t s = strtoll(text, &end, 10);
-
-	return s * 1000000000 + strtoll(end, NULL, 10);
-}
-
 /*
  * The clocks of a process (of /proc) minus the host's. -errno: that cannot be told; -ENOENT: this
  * kernel has no time namespaces.
  */
 static int read_offsets(const char *process, int64_t *mono_ns, int64_t *boot_ns)
 {
-	char path[3][64], line[128];
+	char path[3][64], text[GT_TIMENS_TEXT];
+	gt_autoclose int fd = -1;
 	struct stat own, childrens;
-	FILE *f;
+	ssize_t n;
 
 	snprintf(path[0], sizeof(path[0]), "/proc/%s/timens_offsets", process);
 	snprintf(path[1], sizeof(path[1]), "/proc/%s/ns/time", process);
 	snprintf(path[2], sizeof(path[2]), "/proc/%s/ns/time_for_children", process);
-	f = fopen(path[0], "re");
-	if (!f)
+	fd = open(path[0], O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
 		return -errno;
 	/* It tells of the namespace that children get, which is another before they are there. */
-	if (stat(path[1], &own) || stat(path[2], &childrens) || own.st_ino != childrens.st_ino) {
-		fclose(f);
+	if (stat(path[1], &own) || stat(path[2], &childrens) || own.st_ino != childrens.st_ino)
 		return -ENOTSUP;
-	}
-	while (fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "monotonic ", 10))
-			*mono_ns = parse_offset(line + 10);
-		else if (!strncmp(line, "boottime ", 9))
-			*boot_ns = parse_offset(line + 9);
-	}
-	fclose(f);
-	return 0;
+	/* The kernel writes it at once. */
+	n = read(fd, text, sizeof(text) - 1);
+	if (n < 0)
+		return -errno;
+	text[n] = '\0';
+	return gt_timens_parse(text, mono_ns, boot_ns);
 }
 
 int gt_clock_setup(void)

@@ -29,11 +29,20 @@ enum {
 	OPT_TELL,
 	OPT_FEATURES,
 	OPT_WITHOUT,
+	OPT_RING,
+	OPT_WINDOW_MEMORY,
+	OPT_RING_FILES,
+	OPT_TRIGGER_HOLD,
+	OPT_TRIGGER_WAIT,
 };
 
 #define RING_KIB_MAX         1048576
 #define RING_MEMORY_MIB      256
 #define RING_MEMORY_MIB_MAX  1048576
+#define WINDOW_MEMORY_MIB    64
+#define RING_FILES           16
+#define RING_FILES_MAX       100000
+#define TRIGGER_MS_MAX       1000000000
 #define DURATION_SECONDS_MAX 1000000000ull
 
 const char *argp_program_version = "giltrace " GT_VERSION;
@@ -129,20 +138,35 @@ static const struct argp_option options[] = {
 	 "Write a newline to this inherited descriptor once recording has begun", 3},
 	{"device-root", OPT_DEVICE_ROOT, "DIR", OPTION_HIDDEN,
 	 "Folder with the device nodes of the NPUs, for tests [/dev]", 3},
-	{NULL, 0, NULL, 0, "Control of a running recording (docs/control.md):", 4},
+	{NULL, 0, NULL, 0, "Only the last seconds (docs/flight-recorder.md):", 4},
+	{"ring", OPT_RING, "SECONDS", 0,
+	 "Write nothing but the last SECONDS of each process, kept in memory, to a file of its "
+	 "own: "
+	 "on SIGUSR1, by --tell=WHOM dump, where a limit is exceeded, and at the end",
+	 4},
+	{"window-memory", OPT_WINDOW_MEMORY, "MIB", 0,
+	 "Memory for the last seconds of each process [64]; where it does not do, they are fewer",
+	 4},
+	{"trigger-hold", OPT_TRIGGER_HOLD, "MS", 0,
+	 "Write a file when a thread has held the GIL for so many milliseconds", 4},
+	{"trigger-wait", OPT_TRIGGER_WAIT, "MS", 0,
+	 "Write a file when a thread has waited for the GIL for so many milliseconds", 4},
+	{"ring-files", OPT_RING_FILES, "N", 0,
+	 "At most so many files of each process by these limits [16]", 4},
+	{NULL, 0, NULL, 0, "Control of a running recording (docs/control.md):", 5},
 	{"control", OPT_CONTROL, "PATH", OPTION_ARG_OPTIONAL,
 	 "Listen for requests at this socket, for its user and root alone "
 	 "[/run/giltrace/PID.sock, or below $XDG_RUNTIME_DIR]",
-	 4},
+	 5},
 	{"control-fd", OPT_CONTROL_FD, "FD", 0,
 	 "This inherited socket (AF_UNIX, SOCK_SEQPACKET) belongs to the program that owns the "
 	 "recording, which ends with it",
-	 4},
-	{"paused", OPT_PAUSED, NULL, 0, "Record nothing before it is told to resume", 4},
+	 5},
+	{"paused", OPT_PAUSED, NULL, 0, "Record nothing before it is told to resume", 5},
 	{"tell", OPT_TELL, "PID or PATH", 0,
 	 "Send a request to the giltrace with that pid, or at that socket, and print the answer: "
-	 "mark NAME, pause, resume, status or stop",
-	 4},
+	 "mark NAME, pause, resume, status, dump or stop",
+	 5},
 	{"verbose", 'v', NULL, 0, "Say more; twice: also what libbpf says", -1},
 	{"quiet", 'q', NULL, 0, "Print errors only", -1},
 	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* what everybody tries first */
@@ -287,6 +311,55 @@ static int parse_how(int key, char *arg, struct argp_state *state)
 	return 1;
 }
 
+/* Milliseconds, fractions allowed, as nanoseconds. */
+static uint64_t parse_ms(const char *name, const char *text, struct argp_state *state)
+{
+	uint64_t ns = parse_seconds(text) / 1000;
+
+	if (!ns || ns > TRIGGER_MS_MAX * 1000000ull)
+		argp_error(state, "--%s wants milliseconds above 0, not '%s'", name, text);
+	return ns;
+}
+
+/* Options of the last seconds; 0: it is another one. */
+static int parse_window(int key, char *arg, struct argp_state *state)
+{
+	struct gt_window_opts *w = &((struct gt_cmdline *)state->input)->session.window;
+	long n;
+
+	switch (key) {
+	case OPT_RING:
+		w->flight.window_ns = parse_seconds(arg);
+		if (!w->flight.window_ns)
+			argp_error(state, "--ring wants a number of seconds above 0, not '%s'",
+				   arg);
+		break;
+	case OPT_WINDOW_MEMORY:
+		n = number(arg, RING_MEMORY_MIB_MAX);
+		if (n < 1)
+			argp_error(state, "--window-memory wants MiB from 1 to %d, not '%s'",
+				   RING_MEMORY_MIB_MAX, arg);
+		w->flight.memory = (uint64_t)n << 20;
+		break;
+	case OPT_RING_FILES:
+		n = number(arg, RING_FILES_MAX);
+		if (n < 1)
+			argp_error(state, "--ring-files wants a number from 1 to %d, not '%s'",
+				   RING_FILES_MAX, arg);
+		w->files = (uint32_t)n;
+		break;
+	case OPT_TRIGGER_HOLD:
+		w->flight.hold_ns = parse_ms("trigger-hold", arg, state);
+		break;
+	case OPT_TRIGGER_WAIT:
+		w->flight.wait_ns = parse_ms("trigger-wait", arg, state);
+		break;
+	default:
+		return 0;
+	}
+	return 1;
+}
+
 /* Options that steer a recording while it runs; 0: it is another one. */
 static int parse_control(int key, char *arg, struct argp_state *state)
 {
@@ -363,6 +436,16 @@ static int names_a_process(const struct gt_session_opts *s)
 	return s->find.n_pids || s->find.all_npu || s->find.all_python || s->command.argv;
 }
 
+static void check_window(const struct gt_window_opts *w, struct argp_state *state)
+{
+	if (w->flight.window_ns)
+		return;
+	if (w->flight.memory || w->files)
+		argp_error(state, "--window-memory and --ring-files belong to --ring");
+	if (w->flight.hold_ns || w->flight.wait_ns)
+		argp_error(state, "--trigger-hold and --trigger-wait belong to --ring");
+}
+
 static void check(const struct gt_cmdline *o, struct argp_state *state)
 {
 	const struct gt_session_opts *s = &o->session;
@@ -375,6 +458,9 @@ static void check(const struct gt_cmdline *o, struct argp_state *state)
 		argp_error(state, "--tell: %s", why);
 	if (o->tell || o->show_features)
 		return;
+	check_window(&s->window, state);
+	if (s->window.flight.window_ns && (o->list || o->dry_run))
+		argp_error(state, "--ring is for recordings");
 	if (s->paused && !o->listens && o->control_fd < 0)
 		argp_error(state, "--paused: nobody could resume it without --control");
 	if ((o->listens || o->control_fd >= 0) && (o->list || o->dry_run))
@@ -399,7 +485,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct gt_cmdline *o = state->input;
 
 	if (parse_how(key, arg, state) || parse_which(key, arg, state) ||
-	    parse_control(key, arg, state))
+	    parse_control(key, arg, state) || parse_window(key, arg, state))
 		return 0;
 	switch (key) {
 	case 'd':
@@ -470,6 +556,10 @@ void gt_cmdline_parse(int argc, char **argv, struct gt_cmdline *out)
 		out->session.output_dir = getenv("GILTRACE_DATA_DIR");
 	if (!out->session.output_dir || !*out->session.output_dir)
 		out->session.output_dir = ".";
+	if (!out->session.window.flight.memory)
+		out->session.window.flight.memory = (uint64_t)WINDOW_MEMORY_MIB << 20;
+	if (!out->session.window.files)
+		out->session.window.files = RING_FILES;
 	/* Who asks for rings of a size gets them, unless the memory was limited, too. */
 	if (!out->session.ring_memory)
 		out->session.ring_memory =

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collect_private.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
+#include "checkmeta.h"
 #include "clock.h"
 
 _Static_assert(GT_WAIT == (int)GIL_WAIT && GT_ACQUIRE == (int)GIL_ACQUIRE &&
@@ -86,7 +84,8 @@ static void settle_blocked(struct gt_collector *c, const struct gil_event *ev)
 static int on_lost(struct gt_collector *c, const struct gt_rec_lost *rec, struct gil_event *ev)
 {
 	/* Two threads (of two GILs) may tell of one gap; the totals do not lie. */
-	if (rec->total <= c->lost_told)
+	if (rec->total < c->lost_told ||
+	    (rec->total == c->lost_told && !(rec->rec.flags & GT_REC_ENDS)))
 		return 0;
 	ev->lost.begin_mono_ns = rec->begin_ns < ev->mono_ns ? rec->begin_ns : ev->mono_ns;
 	ev->lost.count = rec->total - c->lost_told;
@@ -100,13 +99,13 @@ static int on_lost(struct gt_collector *c, const struct gt_rec_lost *rec, struct
  * A hit that came through the gate before it was shut, and to the ring after that had been read.
  * What it did to its GIL is before the pause, in which nothing is known: so it counts as lost.
  */
-static void on_stray(struct gt_collector *c)
+static void on_stray(struct gt_collector *c, uint8_t kind)
 {
 	struct gil_event ev = {.mono_ns = c->resumed_ns, .kind = GIL_LOST};
 
 	ev.lost.begin_mono_ns = c->resumed_ns;
-	ev.lost.count = 1;
-	c->strays++;
+	ev.lost.count = kind != GIL_LEFT; /* no event that counts, as in BPF's lose_end() */
+	c->strays += ev.lost.count;
 	gt_before_clear(&c->before);
 	gt_collect_add(c, &ev);
 }
@@ -115,7 +114,7 @@ static void on_stray(struct gt_collector *c)
 static int on_event(struct gt_collector *c, const struct gt_rec *rec, struct gil_event *ev)
 {
 	if (ev->mono_ns < c->resumed_ns) {
-		on_stray(c);
+		on_stray(c, ev->kind);
 		return 0;
 	}
 	ev->forced = rec->kind == GT_RELEASE && rec->flags & GT_REC_FORCED;
@@ -149,6 +148,8 @@ void gt_collect_record(void *ctx, const struct gt_rec *rec, size_t size)
 	ev.kind = rec->kind;
 	ev.gil = rec->gil;
 	ev.site = rec->site;
+	if (rec->flags & GT_REC_PERHAPS && !gt_collect_is_known(c, ev.tid))
+		return;
 	if (rec->kind == GT_THREAD) {
 		if (!on_thread(c, (const struct gt_rec_thread *)rec, &ev))
 			return;
@@ -182,6 +183,16 @@ int gt_collect_tick(struct gt_collector *c, uint64_t mono_ns)
 	if (since && mono_ns > since && mono_ns - since >= SEAL_AFTER_NS)
 		return gt_gilfile_flush(c->file, c->lost_told + c->strays);
 	return gt_gilfile_error(c->file);
+}
+
+int gt_collect_seal(struct gt_collector *c)
+{
+	return gt_gilfile_flush(c->file, c->lost_told + c->strays);
+}
+
+uint64_t gt_collect_untold(const struct gt_collector *c, uint64_t lost_total)
+{
+	return lost_total > c->lost_told ? lost_total - c->lost_told : 0;
 }
 
 int gt_collect_clock(struct gt_collector *c, const struct gil_clock *sample)
@@ -315,48 +326,6 @@ int gt_collect_meta(struct gt_collector *c, const char *const (*pairs)[2], size_
 	return gt_gilfile_meta(c->file, pairs, n);
 }
 
-static void write_check(struct gt_collector *c, struct gt_collect_stats *stats)
-{
-	struct gt_selfcheck_gil *sum = &stats->check;
-	uint64_t misses;
-	char number[5][24], key[32], text[512];
-
-	*sum = gt_selfcheck_sum(c->check);
-	misses = gt_selfcheck_misses(sum);
-	stats->unchecked = gt_selfcheck_unchecked(c->check);
-
-	const uint64_t value[] = {sum->acquires, sum->releases, misses, sum->excused,
-				  stats->unchecked};
-
-	for (size_t i = 0; i < GT_ARRAY_SIZE(value); i++)
-		snprintf(number[i], sizeof(number[i]), "%" PRIu64, value[i]);
-	gt_selfcheck_text(sum, text, sizeof(text));
-
-	const char *const all[][2] = {
-		{"check.result", misses                           ? "sites missing"
-				 : sum->acquires || sum->releases ? "consistent"
-								  : "not checked"},
-		{"check.acquires", number[0]},
-		{"check.releases", number[1]},
-		{"check.mismatches", number[2]},
-		{"check.excused", number[3]},
-		{"check.unchecked", number[4]},
-		{"check.text", misses ? text : NULL},
-	};
-
-	(void)gt_gilfile_meta(c->file, all, GT_ARRAY_SIZE(all));
-	for (unsigned int i = 0; i < GT_SELFCHECK_GILS; i++) {
-		const struct gt_selfcheck_gil *g = gt_selfcheck_gil(c->check, i);
-		const char *const one[][2] = {{key, text}};
-
-		if (!g->acquires && !g->releases && !gt_selfcheck_misses(g))
-			continue;
-		snprintf(key, sizeof(key), "check.gil.%u", i);
-		gt_selfcheck_text(g, text, sizeof(text));
-		(void)gt_gilfile_meta(c->file, one, 1);
-	}
-}
-
 int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64_t stop_mono_ns,
 		      uint64_t lost_total, uint64_t gap_begin_ns, struct gt_collect_stats *stats)
 {
@@ -367,7 +336,7 @@ int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64
 	gt_collect_rename(c, stop_mono_ns);
 	if (lost_total == c->lost_told)
 		settle_all(c, stop_mono_ns);
-	if (lost_total > c->lost_told) {
+	if (lost_total > c->lost_told || gap_begin_ns) { /* perhaps none but ends of threads */
 		lost.lost.count = lost_total - c->lost_told;
 		lost.lost.begin_mono_ns =
 			gap_begin_ns && gap_begin_ns < stop_mono_ns ? gap_begin_ns : stop_mono_ns;
@@ -376,7 +345,11 @@ int gt_collect_finish(struct gt_collector *c, enum gil_end_reason reason, uint64
 	}
 	(void)gt_gilfile_flush(c->file, lost_total + c->strays);
 	gt_collect_stats(c, lost_total, stats);
-	write_check(c, stats);
+	stats->check = gt_selfcheck_sum(c->check);
+	stats->unchecked = gt_selfcheck_unchecked(c->check);
+	/* Of what is kept, each window has a check of its own. */
+	if (!gt_gilfile_is_kept(c->file))
+		(void)gt_checkmeta_write(c->check, c->file);
 	err = gt_gilfile_finish(c->file, reason, stop_mono_ns, stats->lost, &stats->bytes);
 	gt_selfcheck_free(c->check);
 	gt_before_free(&c->before);

@@ -87,6 +87,12 @@ int gt_collect_meta(struct gt_collector *c, const char *const (*pairs)[2], size_
  */
 int gt_collect_tick(struct gt_collector *c, uint64_t mono_ns);
 
+/* Seals the block, however young it is. Returns the file's first error. */
+int gt_collect_seal(struct gt_collector *c);
+
+/* Events that the ring has lost (lost_total by the tracer) and no record has told of so far. */
+uint64_t gt_collect_untold(const struct gt_collector *c, uint64_t lost_total);
+
 /* Writes a clock sample. Returns the file's first error. */
 int gt_collect_clock(struct gt_collector *c, const struct gil_clock *sample);
 

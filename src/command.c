@@ -297,10 +297,18 @@ static int has_ended(struct gt_command *c)
 {
 	siginfo_t si = {0};
 
-	if (c->pidfd < 0 || waitid(P_PID, (id_t)c->pid, &si, WEXITED | WNOWAIT | WNOHANG) ||
-	    !si.si_pid)
+	if (c->pidfd < 0)
 		return 0;
-	c->status = si.si_code == CLD_EXITED ? si.si_status : 128 + si.si_status;
+	if (!waitid(P_PID, (id_t)c->pid, &si, WEXITED | WNOWAIT | WNOHANG)) {
+		if (!si.si_pid)
+			return 0;
+		c->status = si.si_code == CLD_EXITED ? si.si_status : 128 + si.si_status;
+	} else if (errno == ECHILD) {
+		gt_warn("how '%s' has ended is not known: it is no child any more", c->name);
+		c->status = 1;
+	} else {
+		return 0;
+	}
 	close(gt_steal_fd(&c->pidfd));
 	return 1;
 }
@@ -343,8 +351,10 @@ void gt_command_continue(struct gt_command *c, int for_good)
 	int32_t order = !!for_good;
 
 	c->for_good |= order;
-	if (c->sock >= 0)
-		(void)send(c->sock, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* If it cannot be told, it sees the end of the socket, and leaves the command for good. */
+	if (c->sock >= 0 &&
+	    send(c->sock, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(order))
+		(void)shutdown(c->sock, SHUT_WR);
 }
 
 void gt_command_signal(const struct gt_command *c, const struct signalfd_siginfo *info)

@@ -324,6 +324,33 @@ static void forget_owner(struct gt_control *c, const char *why)
 	c->act(c->ctx, &stop, &unused);
 }
 
+static int answer_status(const struct peer *p, const struct gt_progress *now)
+{
+	char kept[128] = "";
+
+	if (now->ring)
+		snprintf(kept, sizeof(kept),
+			 " files=%zu kept_ns=%" PRIu64 " kept_events=%" PRIu64
+			 " kept_bytes=%" PRIu64,
+			 now->files, now->kept_ns, now->kept_events, now->kept_bytes);
+	return say(p,
+		   "ok state=%s elapsed_ns=%" PRIu64 " paused_ns=%" PRIu64
+		   " processes=%zu events=%" PRIu64 " lost=%" PRIu64 " bytes=%" PRIu64
+		   " marks=%" PRIu64 "%s",
+		   now->paused ? "paused" : "recording", now->elapsed_ns, now->paused_ns,
+		   now->processes, now->events, now->lost, now->bytes, now->marks, kept);
+}
+
+static int answer_dump(const struct peer *p, const struct gt_progress *now)
+{
+	if (!now->ring)
+		return say(p, "error nothing is kept in memory: it was started without --ring");
+	if (now->failed)
+		return say(p, "error %zu of %zu files could not be written", now->failed,
+			   now->failed + now->dumped);
+	return say(p, "ok files=%zu", now->dumped);
+}
+
 static int answer(struct gt_control *c, struct peer *p, struct gt_request *rq)
 {
 	struct gt_progress now = {0};
@@ -334,12 +361,9 @@ static int answer(struct gt_control *c, struct peer *p, struct gt_request *rq)
 	c->act(c->ctx, rq, &now);
 	switch (rq->kind) {
 	case GT_REQUEST_STATUS:
-		return say(p,
-			   "ok state=%s elapsed_ns=%" PRIu64 " paused_ns=%" PRIu64
-			   " processes=%zu events=%" PRIu64 " lost=%" PRIu64 " bytes=%" PRIu64
-			   " marks=%" PRIu64,
-			   now.paused ? "paused" : "recording", now.elapsed_ns, now.paused_ns,
-			   now.processes, now.events, now.lost, now.bytes, now.marks);
+		return answer_status(p, &now);
+	case GT_REQUEST_DUMP:
+		return answer_dump(p, &now);
 	case GT_REQUEST_PAUSE:
 	case GT_REQUEST_RESUME:
 		return say(p, "ok");

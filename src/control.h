@@ -20,6 +20,10 @@ struct gt_progress {
 	size_t files;     /* that are complete */
 	size_t processes; /* that are being recorded */
 	uint8_t paused;
+	/* With --ring: what is in memory, and how many files a GT_REQUEST_DUMP has made, or not. */
+	uint8_t ring;
+	uint64_t kept_ns, kept_events, kept_bytes;
+	size_t dumped, failed;
 };
 
 /* Does what is asked. *out is to be filled for GT_REQUEST_STATUS. */

@@ -268,13 +268,24 @@ int gt_ctlsocket_listen(const char *path, struct gt_ctlsocket *out)
 	return err;
 }
 
-void gt_ctlsocket_close(struct gt_ctlsocket *s)
+/* Unless it is another's by now. */
+static void remove_name(const struct gt_ctlsocket *s)
 {
 	struct stat st;
+	int err = fstatat(s->dir_fd, s->name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 
-	if (s->ino && !fstatat(s->dir_fd, s->name, &st, AT_SYMLINK_NOFOLLOW) &&
-	    st.st_ino == s->ino && st.st_dev == s->dev)
-		(void)unlinkat(s->dir_fd, s->name, 0);
+	if (!err && (st.st_ino != s->ino || st.st_dev != s->dev))
+		return;
+	if (!err && unlinkat(s->dir_fd, s->name, 0))
+		err = -errno;
+	if (err && err != -ENOENT)
+		gt_warn("cannot remove the socket %s: %s", s->name, strerror(-err));
+}
+
+void gt_ctlsocket_close(struct gt_ctlsocket *s)
+{
+	if (s->ino)
+		remove_name(s);
 	if (s->fd >= 0)
 		close(s->fd);
 	if (s->dir_fd >= 0)

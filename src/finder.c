@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "clock.h"
@@ -221,6 +222,8 @@ static void *find_late_comers(void *finder)
 	struct gt_finder *f = finder;
 	struct pollfd wake = {.fd = f->wake_fd, .events = POLLIN};
 
+	/* A command, which may need new ones, is another thread's child. */
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	while (!take_told(f)) {
 		uint64_t now_ns = gt_mono_ns(), next;
 		eventfd_t woken;
@@ -266,9 +269,9 @@ void gt_finder_stop(struct gt_finder *f)
 		f->stop = 1;
 		pthread_mutex_unlock(&f->lock);
 		(void)eventfd_write(f->wake_fd, 1);
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += STOP_SECONDS;
-		f->running = pthread_timedjoin_np(f->thread, NULL, &until) != 0;
+		f->running = !!pthread_clockjoin_np(f->thread, NULL, CLOCK_MONOTONIC, &until);
 	}
 	while (gt_finder_take(f, &found))
 		gt_recording_close(found.recording);
@@ -289,13 +292,20 @@ int gt_finder_open(const struct gt_finder_opts *opts, struct gt_finder **out)
 	}
 	f->opts = opts;
 	pthread_mutex_init(&f->lock, NULL);
+	f->wake_fd = -1;
 	f->found_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (f->found_fd >= 0)
+		f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (f->wake_fd < 0) {
+		err = -errno;
+		gt_error("cannot open an eventfd: %s", strerror(errno));
+		goto fail;
+	}
 	f->cache = gt_pycache_new(opts->probe_mode, opts->deep ? GT_SYMRES_DEEP : 0);
 	if (opts->follow)
 		f->families = gt_families_new();
-	if (f->found_fd < 0 || f->wake_fd < 0 || !f->cache || (opts->follow && !f->families)) {
-		gt_error("out of memory or descriptors");
+	if (!f->cache || (opts->follow && !f->families)) {
+		gt_error("out of memory");
 		goto fail;
 	}
 	err = gt_npu_host_open(opts->device_root, &f->npus);

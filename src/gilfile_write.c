@@ -17,6 +17,8 @@
 
 struct gt_gilfile {
 	int fd;
+	gt_gilfile_keep_fn keep; /* NULL: blocks go to the file */
+	void *ctx;
 	int err; /* of the first write that failed */
 	uint64_t bytes;
 	uint64_t seq;
@@ -54,6 +56,10 @@ static int write_block(struct gt_gilfile *f, struct gt_block *b, uint8_t *buf)
 		return f->err;
 	b->seq = f->seq;
 	b->lost_total = f->lost_total;
+	if (f->keep) {
+		f->err = f->keep(f->ctx, b, buf + GIL_BLOCK_HEADER_SIZE);
+		return f->err;
+	}
 	b->payload_crc = (uint32_t)crc32(0, buf + GIL_BLOCK_HEADER_SIZE, b->size);
 	gt_block_put(buf, b);
 	gt_put_le32(buf + 52, (uint32_t)crc32(0, buf, 52));
@@ -92,6 +98,35 @@ int gt_gilfile_create(int fd, struct gt_gilfile **out)
 	f->fd = gt_steal_fd(&own);
 	*out = f;
 	return 0;
+}
+
+int gt_gilfile_create_kept(gt_gilfile_keep_fn keep, void *ctx, struct gt_gilfile **out)
+{
+	struct gt_gilfile *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return -ENOMEM;
+	f->fd = -1;
+	f->keep = keep;
+	f->ctx = ctx;
+	*out = f;
+	return 0;
+}
+
+int gt_gilfile_is_kept(const struct gt_gilfile *f)
+{
+	return f->keep != NULL;
+}
+
+int gt_gilfile_put(struct gt_gilfile *f, const struct gt_block *b, const uint8_t *payload)
+{
+	gt_autofree uint8_t *buf = malloc(GIL_BLOCK_HEADER_SIZE + (size_t)b->size);
+	struct gt_block copy = *b;
+
+	if (!buf)
+		return -ENOMEM;
+	memcpy(buf + GIL_BLOCK_HEADER_SIZE, payload, b->size);
+	return write_block(f, &copy, buf);
 }
 
 int gt_gilfile_meta(struct gt_gilfile *f, const char *const (*pairs)[2], size_t n)
@@ -220,9 +255,9 @@ int gt_gilfile_flush(struct gt_gilfile *f, uint64_t lost_total)
 	int r;
 
 	f->lost_total = lost_total;
-	if (f->err || !b.count)
+	if (!b.count)
 		return f->err;
-	r = write_block(f, &b, f->block);
+	r = write_block(f, &b, f->block); /* not where another block failed: these are lost, too */
 	if (r)
 		f->unwritten += f->pending;
 	else
@@ -273,6 +308,13 @@ int gt_gilfile_finish(struct gt_gilfile *f, enum gil_end_reason reason, uint64_t
 	int r;
 
 	gt_gilfile_flush(f, lost_total);
+	if (bytes)
+		*bytes = f->bytes;
+	if (f->keep) {
+		r = f->err;
+		free(f);
+		return r;
+	}
 	gt_put_le32(p, reason);
 	gt_put_le64(p + 4, f->written);
 	gt_put_le64(p + 12, lost_total);

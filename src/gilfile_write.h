@@ -15,9 +15,22 @@
 #include "giltrace/gilfile.h"
 
 struct gt_gilfile;
+struct gt_block; /* gilfile_codec.h */
 
 /* Writes the file header to fd (open for writing, empty) and takes it over, also on failure. */
 int gt_gilfile_create(int fd, struct gt_gilfile **out);
+
+/*
+ * The same without a file: `keep` gets each block when it is sealed, complete but for the sequence
+ * number and the CRCs; END is no block. What it returns is as the result of a write. There are no
+ * bytes. -ENOMEM.
+ */
+typedef int (*gt_gilfile_keep_fn)(void *ctx, const struct gt_block *b, const uint8_t *payload);
+int gt_gilfile_create_kept(gt_gilfile_keep_fn keep, void *ctx, struct gt_gilfile **out);
+int gt_gilfile_is_kept(const struct gt_gilfile *f);
+
+/* Writes a block of META or SITES that was kept. */
+int gt_gilfile_put(struct gt_gilfile *f, const struct gt_block *b, const uint8_t *payload);
 
 /* One META block from n pairs of strings; NULL values are left out. */
 int gt_gilfile_meta(struct gt_gilfile *f, const char *const (*pairs)[2], size_t n);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 
+#include "caps.h"
 #include "clock.h"
 #include "cmdline.h"
 #include "featlist.h"
@@ -27,9 +28,9 @@ struct run {
 };
 
 /*
- * The signals that end a recording, as a descriptor; with a command, all that are passed on to it.
- * They are blocked here, before anything is attached, so none is missed. A hang-up counts unless
- * nohup(1) or the like has it ignored.
+ * The signals that end a recording, as a descriptor; with --ring, the one that writes what is in
+ * memory; with a command, all that are passed on to it. They are blocked here, before anything is
+ * attached, so none is missed. A hang-up counts unless nohup(1) or the like has it ignored.
  */
 static int open_stop_fd(struct run *o)
 {
@@ -44,6 +45,8 @@ static int open_stop_fd(struct run *o)
 		sigaddset(&set, SIGHUP);
 	for (size_t i = 0; i < GT_ARRAY_SIZE(passed_on) && o->line.session.command.argv; i++)
 		sigaddset(&set, passed_on[i]);
+	if (o->line.session.window.flight.window_ns)
+		sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, &o->sigmask);
 	o->line.session.command.sigmask = &o->sigmask;
 	/* Report a closed terminal or a file size limit as the error of the write it is. */
@@ -167,10 +170,17 @@ static int prepare_control(struct run *o)
 /* From here on signals are read, so nothing is left behind. */
 static enum gt_status record(struct run *o, struct gt_session *s)
 {
+	uint64_t caps;
+	int err = 0;
+
 	o->line.session.stop_fd = open_stop_fd(o);
 	if (o->line.session.stop_fd < 0)
 		gt_error("cannot open a signal descriptor: %s", strerror(errno));
-	if (o->line.listens && gt_control_listen(o->line.session.control, o->line.listen_path))
+	caps = gt_caps_lower();
+	if (o->line.listens)
+		err = gt_control_listen(o->line.session.control, o->line.listen_path);
+	gt_caps_raise(caps);
+	if (err)
 		return GT_FAILED;
 	(void)gt_session_record(s);
 	return gt_session_status(s);
@@ -215,10 +225,20 @@ int main(int argc, char **argv)
 	static struct run o;
 	int err;
 
-	if (gt_fill_standard_fds())
+	if (gt_fill_standard_fds()) {
+		gt_error("cannot open /dev/null: %s", strerror(errno));
 		return GT_FAILED;
+	}
+	/* Every user would be root with it, by -o and --user alone. */
+	if (gt_caps_set_id()) {
+		gt_error("giltrace is not to be set-user-ID or set-group-ID: docs/rights.md tells "
+			 "which capabilities its file may have");
+		return GT_FAILED;
+	}
 	gt_cmdline_parse(argc, argv, &o.line);
 	gt_log_setup("giltrace", o.line.log);
+	if (o.line.tell && geteuid()) /* one's own right to a socket has to do */
+		(void)gt_caps_keep(0);
 	if (o.line.tell)
 		return gt_tell(o.line.tell, o.line.words);
 	o.line.session.ended = on_ended;

@@ -14,6 +14,7 @@
  * process before it runs.
  */
 #include "holder.h"
+#include "caps.h"
 #include "jail.h"
 
 #include <elf.h>
@@ -382,7 +383,8 @@ void gt_holder_run(int sock, void (*command)(void *ctx), void *ctx)
 	}
 	tell(&h, GT_HOLDER_STARTED, h.pid < 0 ? -errno : h.pid, NULL, 0);
 	close(go[1]);
-	if (h.pid < 0 || seize(&h, go[0]) || keep_only_socket(&h) || chdir("/"))
+	if (h.pid < 0 || seize(&h, go[0]) || gt_caps_keep(GT_CAPS_LOOK) || keep_only_socket(&h) ||
+	    chdir("/"))
 		_exit(1); /* and `go` ends */
 	sigemptyset(&sigchld);
 	sigaddset(&sigchld, SIGCHLD);

@@ -9,7 +9,10 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#define NOBODY 65534
+/*
+ * Of all numbers the one that is nobody's: as the user nobody it could reach that user's processes.
+ */
+#define NOBODY 4294967293u
 
 #if defined(__SANITIZE_ADDRESS__)
 #define GT_ASAN 1
@@ -66,7 +69,9 @@ static int drop_privileges(void)
 	if (geteuid() == 0 && (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
 			       setresuid(NOBODY, NOBODY, NOBODY)))
 		return -1;
-	return syscall(SYS_capset, &head, none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	/* Where it stays the user, others of that user are not to get at its descriptors. */
+	return syscall(SYS_capset, &head, none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
 static int limit(int what, uint64_t max)

@@ -140,8 +140,7 @@ static void works(struct gt_features *f, enum gt_feature which)
 static void keep(struct gt_features *f, enum gt_feature which, int err, enum gt_step step,
 		 const char *what)
 {
-	int not_let = err == -EPERM || err == -EACCES || err == -EMFILE || err == -ENFILE ||
-		      err == -EAGAIN || err == -ENOMEM;
+	int not_let = err == -EPERM || err == -EACCES || gt_is_shortage(err);
 	char rights[GT_RIGHTS_TEXT];
 
 	if (err)
@@ -364,8 +363,10 @@ int gt_features_prepare(struct gt_features *f)
 	if (gt_features_have(f, GT_FEATURE_RING_BUFFER))
 		return 0;
 	if (f->of[GT_FEATURE_RING_BUFFER].found == GT_TRY_UNKNOWN) {
+		int err = f->of[GT_FEATURE_RING_BUFFER].err;
+
 		gt_error("cannot create a BPF ring buffer: %s", why);
-		return -EPERM;
+		return gt_is_shortage(err) ? err : -EPERM;
 	}
 	gt_error("this kernel has no BPF ring buffer (Linux 5.8): %s", why);
 	return -ENOTSUP;
@@ -405,11 +406,9 @@ static void say_lacking(struct gt_features *f, const struct way *way)
 
 static int say_not_let(int err, const char *backend, const char *why)
 {
-	int files = err == -EMFILE || err == -ENFILE;
-
 	gt_error("cannot attach probes (%s): %s%s", backend, why,
-		 files ? "; ulimit -n gives more" : "");
-	return files ? err : -EPERM;
+		 err == -EMFILE ? "; ulimit -n gives more" : "");
+	return gt_is_shortage(err) ? err : -EPERM;
 }
 
 const struct gt_attach_ops *gt_features_backend(struct gt_features *f, enum gt_backend wanted,

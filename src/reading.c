@@ -47,6 +47,7 @@ struct gt_reading *gt_reading_make(struct gt_recording *r, uint32_t python,
 		[GT_READ_ABOUT] = read_about,
 		[GT_READ_TITLE] = read_title,
 	};
+	static int told; /* once: it may be so for all, and each second */
 	struct gt_reading *a = r->no_memory ? NULL : calloc(1, sizeof(*a));
 	int err;
 
@@ -61,6 +62,11 @@ struct gt_reading *gt_reading_make(struct gt_recording *r, uint32_t python,
 		return a;
 	if (err != -ETIMEDOUT) {
 		free(a);
+		if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
+			gt_warn("process %d: no thread can be started to read its memory: %s; what "
+				"it is called, names of its threads and what it was in may be "
+				"missing",
+				r->proc.pid, strerror(-err));
 		return NULL;
 	}
 	r->no_memory = 1;

@@ -143,11 +143,12 @@ struct gt_recording *gt_recording_open(struct gt_proc *p, struct gt_pycache *cac
 	return r;
 }
 
-static void close_kept_file(struct gt_recording *r)
+/* That there is none is no harm: what it is for is dispensable. */
+void gt_recording_keep_file(struct gt_recording *r, int fd)
 {
 	if (r->file_fd > 0)
 		close(r->file_fd);
-	r->file_fd = 0;
+	r->file_fd = fd > 0 ? fd : 0;
 }
 
 void gt_recording_close(struct gt_recording *r)
@@ -155,7 +156,8 @@ void gt_recording_close(struct gt_recording *r)
 	if (!r)
 		return;
 	gt_proc_close(&r->proc);
-	close_kept_file(r);
+	gt_recording_keep_file(r, -1);
+	gt_window_free(r->window);
 	free(r->first);
 	free(r->last);
 	gt_toldnames_free(&r->told);
@@ -207,23 +209,28 @@ static void know_gils(struct gt_recording *r, const struct gt_recorder *rec)
 			r->proc.pid);
 }
 
+static int create_file(struct gt_recording *r, const struct gt_recorder *rec,
+		       struct gt_gilfile **file)
+{
+	int fd = gt_output_file(rec->dir_fd, rec->dir, r->proc.pid, r->rank.rank, r->file,
+				sizeof(r->file));
+
+	if (fd < 0) {
+		r->file[0] = '\0';
+		return fd;
+	}
+	if (rec->keep_files)
+		gt_recording_keep_file(r, fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	return gt_gilfile_create(fd, file);
+}
+
 static enum gt_status open_file(struct gt_recording *r, const struct gt_recorder *rec)
 {
 	struct gt_gilfile *file;
-	int fd, err;
+	int err = rec->window ? gt_window_open(r, rec->window, &file) : create_file(r, rec, &file);
 
-	fd = gt_output_file(rec->dir_fd, rec->dir, r->proc.pid, r->rank.rank, r->file,
-			    sizeof(r->file));
-	if (fd < 0) {
-		r->file[0] = '\0';
+	if (err && !rec->window && !r->file[0]) /* logged */
 		return GT_NO_OUTPUT;
-	}
-	if (rec->keep_files) {
-		r->file_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-		if (r->file_fd < 0) /* what it is for is dispensable */
-			r->file_fd = 0;
-	}
-	err = gt_gilfile_create(fd, &file);
 	if (!err)
 		r->collector = gt_collect_new(file, &r->proc);
 	if (!err && !r->collector)
@@ -232,8 +239,12 @@ static enum gt_status open_file(struct gt_recording *r, const struct gt_recorder
 		err = gt_describe(r, rec, file);
 	if (!err)
 		return GT_OK;
-	gt_error("cannot write %s/%s: %s", rec->dir, r->file, strerror(-err));
-	return GT_NO_OUTPUT;
+	if (rec->window)
+		gt_error("process %d: cannot keep what is recorded: %s", r->proc.pid,
+			 strerror(-err));
+	else
+		gt_error("cannot write %s/%s: %s", rec->dir, r->file, strerror(-err));
+	return rec->window ? GT_FAILED : GT_NO_OUTPUT;
 }
 
 /* Nothing was recorded: leaves no file behind. */
@@ -244,9 +255,10 @@ static void remove_file(struct gt_recording *r, const struct gt_recorder *rec)
 	if (r->collector)
 		gt_collect_finish(r->collector, GIL_END_ERROR, gt_mono_ns(), 0, 0, &none);
 	r->collector = NULL;
-	close_kept_file(r);
-	if (r->file[0])
-		unlinkat(rec->dir_fd, r->file, 0);
+	gt_recording_keep_file(r, -1);
+	if (r->file[0] && unlinkat(rec->dir_fd, r->file, 0) && errno != ENOENT)
+		gt_warn("cannot remove %s/%s, in which is nothing: %s", rec->dir, r->file,
+			strerror(errno));
 	r->file[0] = '\0';
 }
 
@@ -280,6 +292,14 @@ void gt_recording_abandon(struct gt_recording *r, const struct gt_recorder *rec)
 	remove_file(r, rec);
 }
 
+/* While it is shut, nothing tells of an execution: not of one right before it is opened, either. */
+static void open_gate(const struct gt_recording *r, const struct gt_recorder *rec)
+{
+	gt_tracer_gate(rec->tracer, r->slot, 1);
+	if (gt_proc_memory_gone(&r->proc))
+		gt_tracer_gate(rec->tracer, r->slot, 0);
+}
+
 static void begin_pause(struct gt_recording *r, uint64_t mono_ns)
 {
 	r->paused_mono_ns = mono_ns;
@@ -308,7 +328,7 @@ uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *re
 	if (rec->paused)
 		begin_pause(r, mono_ns);
 	else
-		gt_tracer_gate(rec->tracer, r->slot, 1);
+		open_gate(r, rec);
 	return mono_ns;
 }
 
@@ -379,19 +399,17 @@ enum gt_status gt_recording_resume(struct gt_recording *r, const struct gt_recor
 	status = gt_recording_drain(r, rec);
 	(void)gt_collect_clock(r->collector, now);
 	end_pause(r, rec, gt_mono_ns());
-	gt_tracer_gate(rec->tracer, r->slot, 1);
-	if (gt_proc_memory_gone(&r->proc)) /* right before it was opened */
-		gt_tracer_gate(rec->tracer, r->slot, 0);
+	open_gate(r, rec);
 	return status;
 }
 
-/* Has nothing been recorded, though nobody had asked for that? */
+/* Has nothing been seen, though nobody had asked for that? */
 static int is_silent(const struct gt_recording *r)
 {
 	struct gt_collect_stats stats;
 
 	gt_collect_stats(r->collector, 0, &stats);
-	return !stats.events && !r->was_paused;
+	return !stats.events && !stats.unwritten && !r->was_paused;
 }
 
 void gt_recording_second(struct gt_recording *r, const struct gt_recorder *rec, uint64_t mono_ns)
@@ -515,17 +533,21 @@ static void write_last(struct gt_recording *r, const struct gt_recorder *rec, in
 	(void)gt_collect_meta(r->collector, meta, GT_ARRAY_SIZE(meta));
 }
 
-static enum gt_status judge(const struct gt_recording *r, const struct gt_recorder *rec)
+static enum gt_status look_for_file(const struct gt_recording *r, const struct gt_recorder *rec)
+{
+	if (!faccessat(rec->dir_fd, r->file, F_OK, AT_SYMLINK_NOFOLLOW))
+		return GT_OK;
+	gt_error("%s/%s: was removed or renamed while it was written: %s", rec->dir, r->file,
+		 strerror(errno));
+	return GT_NO_OUTPUT;
+}
+
+static enum gt_status judge(const struct gt_recording *r)
 {
 	const struct gt_collect_stats *st = &r->stats;
 	enum gt_status status = GT_OK;
 	char text[512];
 
-	if (faccessat(rec->dir_fd, r->file, F_OK, AT_SYMLINK_NOFOLLOW)) {
-		gt_error("%s/%s: was removed or renamed while it was written: %s", rec->dir,
-			 r->file, strerror(errno));
-		status = GT_NO_OUTPUT;
-	}
 	if (st->malformed) {
 		gt_error("process %d: %" PRIu32 " records of the ring were not understood",
 			 r->proc.pid, st->malformed);
@@ -566,11 +588,18 @@ enum gt_status gt_recording_finish(struct gt_recording *r, const struct gt_recor
 	err = gt_collect_finish(r->collector, reason, stop_mono_ns, lost, gap_begin_ns, &r->stats);
 	r->collector = NULL;
 	r->end = reason;
-	if (err) {
+	if (err && r->window) {
+		gt_error("process %d: cannot keep what is recorded: %s; its recording ends there",
+			 r->proc.pid, strerror(-err));
+		status = worse(status, GT_FAILED);
+	} else if (err) {
 		gt_error("cannot write %s/%s: %s; its recording ended there, and %" PRIu64
 			 " events before that are missing",
 			 rec->dir, r->file, strerror(-err), r->stats.unwritten);
 		return worse(status, GT_NO_OUTPUT);
 	}
-	return worse(status, judge(r, rec));
+	status = worse(status, judge(r));
+	if (r->window && gt_window_finish(r, rec, reason, stop_mono_ns))
+		return worse(status, GT_NO_OUTPUT);
+	return worse(status, look_for_file(r, rec));
 }

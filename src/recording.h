@@ -16,6 +16,7 @@
 #include "request.h"
 #include "toldnames.h"
 #include "tracer.h"
+#include "window.h"
 
 /* How a run ended; also giltrace's exit status. The worst one counts, in this order of values. */
 enum gt_status {
@@ -41,7 +42,8 @@ struct gt_recording {
 	struct gt_rank rank;
 	struct gt_about about;
 	struct gt_npus npus;         /* not bound where it was not asked for */
-	char file[GT_FILE_NAME_MAX]; /* in the output folder; empty: none was made */
+	char file[GT_FILE_NAME_MAX]; /* in the output folder, the latest; empty: none was made */
+	struct gt_window *window;    /* NULL: all is written to one file */
 	enum gil_end_reason end;     /* 0: not recorded */
 	struct gt_collect_stats stats;
 	uint64_t foreign;     /* hits on condition variables that are no GIL's */
@@ -78,8 +80,9 @@ struct gt_recorder {
 	int dir_fd;
 	const char *dir; /* its name, for messages */
 	uint8_t no_names;
-	uint8_t keep_files; /* open, until the recording is freed */
-	uint8_t paused;     /* those that begin now begin with a pause */
+	uint8_t keep_files;                  /* open, until the recording is freed */
+	uint8_t paused;                      /* those that begin now begin with a pause */
+	const struct gt_window_opts *window; /* NULL: all is written to files */
 	/* Called while a process is looked at by the session's thread, which may take long. */
 	void (*meanwhile)(void *ctx);
 	void *ctx;
@@ -121,6 +124,9 @@ uint64_t gt_recording_begin(struct gt_recording *r, const struct gt_recorder *re
  */
 enum gt_status gt_recording_look(struct gt_recording *r, const struct gt_recorder *rec,
 				 uint64_t start_mono_ns);
+
+/* A descriptor of its file, or -1, in the place of the one that is kept. */
+void gt_recording_keep_file(struct gt_recording *r, int fd);
 
 /* Reads what is in the ring. */
 enum gt_status gt_recording_drain(struct gt_recording *r, const struct gt_recorder *rec);

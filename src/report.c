@@ -105,13 +105,11 @@ void gt_report_target(const struct gt_recording *r)
 	print_sites(r->py.libc);
 }
 
-void gt_report_result(const struct gt_recording *r, const char *dir, FILE *out)
+static void print_file(const struct gt_recording *r, const char *dir, FILE *out)
 {
 	const struct gt_collect_stats *st = &r->stats;
 	char late[64] = "";
 
-	if (!r->end)
-		return;
 	if (r->late_ns)
 		snprintf(late, sizeof(late), "first %" PRIu64 ".%" PRIu64 " ms not recorded, ",
 			 r->late_ns / 1000000, r->late_ns / 100000 % 10);
@@ -120,6 +118,51 @@ void gt_report_result(const struct gt_recording *r, const char *dir, FILE *out)
 		" KiB\n",
 		dir, r->file, st->events, st->events == 1 ? "" : "s", st->lost + st->unwritten,
 		late, st->threads, st->threads == 1 ? "" : "s", (st->bytes + 1023) / 1024);
+}
+
+/* The last file, and what became of the whole. */
+static void print_window(const struct gt_recording *r, const char *dir, FILE *out)
+{
+	const struct gt_window *w = r->window;
+	const struct gt_flight_written *last = &w->latest;
+	struct gt_flight_stats kept;
+
+	gt_flight_stats(w->flight, &kept);
+	if (w->ended)
+		fprintf(out,
+			"%s/%s: the last %" PRIu64 ".%" PRIu64 " s: %" PRIu64 " event%s, %" PRIu64
+			" lost, %" PRIu64 " KiB\n",
+			dir, r->file, last->span_ns / 1000000000, last->span_ns / 100000000 % 10,
+			last->events, last->events == 1 ? "" : "s", last->lost,
+			(last->bytes + 1023) / 1024);
+	fprintf(out,
+		"process %d: %" PRIu64 " event%s in all, %" PRIu64 " lost, %" PRIu32
+		" file%s, %" PRIu32 " of them by limits\n",
+		r->proc.pid, r->stats.events, r->stats.events == 1 ? "" : "s",
+		r->stats.lost + r->stats.unwritten, w->files, w->files == 1 ? "" : "s",
+		w->by_limits);
+	if (w->suppressed)
+		fprintf(out,
+			"process %d: limits were exceeded %" PRIu64
+			" times more, for which there is no file of its own\n",
+			r->proc.pid, w->suppressed);
+	if (kept.squeezed)
+		fprintf(out,
+			"process %d: %" PRIu64
+			" blocks left the memory before their time (--window-memory)\n",
+			r->proc.pid, kept.squeezed);
+}
+
+void gt_report_result(const struct gt_recording *r, const char *dir, FILE *out)
+{
+	const struct gt_collect_stats *st = &r->stats;
+
+	if (!r->end)
+		return;
+	if (r->window)
+		print_window(r, dir, out);
+	else
+		print_file(r, dir, out);
 	fflush(out);
 	if (r->end == GIL_END_TARGET_EXIT)
 		gt_log(r->late ? GT_LOG_DEBUG : GT_LOG_INFO, "process %d has ended", r->proc.pid);

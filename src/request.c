@@ -50,9 +50,8 @@ int gt_request_parse(const char *packet, size_t size, struct gt_request *out, co
 		const char *word;
 		enum gt_request_kind kind;
 	} plain[] = {
-		{"pause", GT_REQUEST_PAUSE},
-		{"resume", GT_REQUEST_RESUME},
-		{"status", GT_REQUEST_STATUS},
+		{"pause", GT_REQUEST_PAUSE},   {"resume", GT_REQUEST_RESUME},
+		{"status", GT_REQUEST_STATUS}, {"dump", GT_REQUEST_DUMP},
 		{"stop", GT_REQUEST_STOP},
 	};
 	const char *rest;

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
+#include "caps.h"
 #include "clock.h"
 #include "log.h"
 #include "output.h"
@@ -65,11 +66,13 @@ int gt_session_open(const struct gt_session_opts *opts, struct gt_session **out)
 			     .no_names = opts->no_names,
 			     .keep_files = opts->keep_files,
 			     .paused = opts->paused,
+			     .window = opts->window.flight.window_ns ? &opts->window : NULL,
 			     .meanwhile = gt_targets_drain,
 			     .ctx = &s->targets},
 		.ring_bytes = opts->ring_bytes,
 		.ring_memory = opts->ring_memory,
 		.complete = on_complete,
+		.dumped = on_complete,
 		.removing = on_removing,
 		.ended = on_ended,
 		.ctx = s,
@@ -171,7 +174,9 @@ static void read_signal(struct gt_session *s)
 
 	if (read(s->opts->stop_fd, &info, sizeof(info)) != sizeof(info))
 		return;
-	if (s->command_runs)
+	if (info.ssi_signo == SIGUSR1 && s->targets.recorder.window)
+		(void)gt_targets_dump(&s->targets, GT_WINDOW_SIGNAL);
+	else if (s->command_runs)
 		gt_command_signal(s->command, &info);
 	else
 		gt_session_stop(s, GIL_END_STOPPED);
@@ -191,6 +196,8 @@ static void tick_one(struct gt_session *s, struct gt_recording *t, uint64_t mono
 		}
 		gt_recording_names(t, &s->targets.recorder, mono_ns);
 	}
+	if (t->window)
+		gt_targets_watch(&s->targets, t, mono_ns);
 	if (gt_collect_tick(t->collector, mono_ns)) {
 		gt_targets_finish(&s->targets, &t, 1, GIL_END_ERROR);
 	} else if (gt_proc_executed(&t->proc)) {
@@ -388,6 +395,31 @@ static int start_command(struct gt_session *s)
 	return gt_session_watch(s, gt_command_fd(s->command), EV_COMMAND);
 }
 
+/*
+ * What is not needed from here on: an error in what reads rings and other processes is to have less
+ * to do harm with. Late comers need most of it. docs/security.md has the table.
+ */
+static int give_up_rights(const struct gt_session *s, int command_to_come)
+{
+	unsigned int keep = GT_CAPS_LOOK | GT_CAPS_MAPS | GT_CAPS_JAIL;
+	int err;
+
+	if (gt_session_is_open_ended(s))
+		keep |= GT_CAPS_ATTACH | GT_CAPS_FILES;
+	if (s->opts->window.flight.window_ns)
+		keep |= GT_CAPS_FILES;
+	if (gt_session_is_open_ended(s) && gt_tracer_needs_perf(s->targets.recorder.tracer))
+		keep |= GT_CAPS_PERF;
+	if (s->opts->command.argv)
+		keep |= GT_CAPS_SIGNAL;
+	if (command_to_come)
+		keep |= GT_CAPS_START;
+	err = gt_caps_keep(keep);
+	if (err)
+		gt_error("cannot give up what is not needed any more: %s", strerror(-err));
+	return err;
+}
+
 /* From the opened gates on. */
 static int begin(struct gt_session *s)
 {
@@ -446,7 +478,11 @@ static void say_what_begins(const struct gt_session *s)
 
 static void say_what_was_missed(const struct gt_session *s)
 {
-	if (s->opts->command.argv && !s->targets.recorded && !s->targets.status)
+	if (!s->opts->command.argv || s->targets.recorded || s->targets.status)
+		return;
+	if (!s->command_seen)
+		gt_warn("recording had ended before the command began: nothing was recorded");
+	else
 		gt_warn("the command was no Python: nothing was recorded%s",
 			s->follows ? "" : "; --follow records its children, too");
 }
@@ -462,7 +498,9 @@ int gt_session_record(struct gt_session *s)
 	err = start_all(s);
 	if (err)
 		return err;
-	err = prepare_loop(s);
+	err = give_up_rights(s, s->opts->command.argv != NULL);
+	if (!err)
+		err = prepare_loop(s);
 	if (!err)
 		err = begin(s);
 	if (!err && gt_session_is_open_ended(s))
@@ -474,6 +512,8 @@ int gt_session_record(struct gt_session *s)
 			return err;
 		}
 	}
+	if (!err)
+		err = give_up_rights(s, 0);
 	if (!err) {
 		say_what_begins(s);
 		err = loop(s);

@@ -26,9 +26,10 @@ struct gt_session_opts {
 	struct gt_command_opts command;
 	int stop_fd;  /* a signalfd: stop and finish, or passed on to the command */
 	int ready_fd; /* gets one newline once recording has begun; -1: nobody waits */
-	struct gt_control *control; /* who may steer it, and is told of it; NULL: nobody */
-	uint8_t owned;              /* by a program, which stops it */
-	uint8_t paused;             /* begin with a pause */
+	struct gt_control *control;   /* who may steer it, and is told of it; NULL: nobody */
+	uint8_t owned;                /* by a program, which stops it */
+	uint8_t paused;               /* begin with a pause */
+	struct gt_window_opts window; /* .flight.window_ns 0: all is written to files */
 	/* Called for each recording that has ended, or was not made, before it is freed. */
 	void (*ended)(void *ctx, const struct gt_recording *r);
 	void *ctx;

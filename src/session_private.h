@@ -21,6 +21,7 @@ struct gt_session {
 	int command_status;
 	uint8_t command_runs;
 	uint8_t command_free;  /* it is not held (any more), and not waited for at its entry */
+	uint8_t command_seen;  /* it began while we recorded */
 	uint64_t held_mono_ns; /* since when it stands at its entry point; 0: it does not */
 	uint8_t stopping;      /* nothing new is taken in */
 	uint8_t leaves;        /* and the command is not waited for */

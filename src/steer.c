@@ -31,21 +31,29 @@ void gt_session_show(struct gt_session *s, uint64_t mono_ns)
 	uint64_t tenths = (mono_ns - s->start_mono_ns) / (SECOND_NS / 10);
 	uint64_t all = s->opts->duration_ns / (SECOND_NS / 10);
 	char end[40] = "", processes[40] = "";
+	char kept[96] = "";
 	struct gt_progress now;
 
 	gt_session_progress(s, &now);
+	if (now.ring)
+		snprintf(kept, sizeof(kept),
+			 "  in memory: %llu s, %llu events, %llu.%llu MiB; files: %zu",
+			 (unsigned long long)(now.kept_ns / SECOND_NS),
+			 (unsigned long long)now.kept_events,
+			 (unsigned long long)now.kept_bytes >> 20,
+			 (unsigned long long)(now.kept_bytes >> 10) % 1024 * 10 / 1024, now.files);
 	if (all)
 		snprintf(end, sizeof(end), " of %llu.%llu", (unsigned long long)all / 10,
 			 (unsigned long long)all % 10);
 	if (gt_session_is_open_ended(s))
 		snprintf(processes, sizeof(processes), "  %zu process%s", now.processes,
 			 now.processes == 1 ? "" : "es");
-	gt_status("%llu.%llu%s s%s%s  %llu events/s  %llu events  %llu lost  (Ctrl-C stops)",
+	gt_status("%llu.%llu%s s%s%s  %llu events/s  %llu events  %llu lost%s  (Ctrl-C stops)",
 		  (unsigned long long)tenths / 10, (unsigned long long)tenths % 10, end,
 		  now.paused ? "  paused" : "", processes,
 		  (unsigned long long)((now.events - s->shown_events) * 1000 /
 				       (since_ns / 1000000 ? since_ns / 1000000 : 1)),
-		  (unsigned long long)now.events, (unsigned long long)now.lost);
+		  (unsigned long long)now.events, (unsigned long long)now.lost, kept);
 	s->shown_events = now.events;
 	s->shown_mono_ns = mono_ns;
 }
@@ -102,6 +110,12 @@ void gt_session_act(void *session, const struct gt_request *rq, struct gt_progre
 		gt_targets_drain(&s->targets); /* what is in a ring is not counted yet */
 		gt_session_progress(s, out);
 		break;
+	case GT_REQUEST_DUMP:
+		out->ring = s->targets.recorder.window != NULL;
+		out->dumped = s->targets.n_open;
+		out->failed = gt_targets_dump(&s->targets, GT_WINDOW_REQUEST);
+		out->dumped -= out->failed;
+		break;
 	case GT_REQUEST_STOP:
 		s->leaves = 1;
 		if (!s->stopping)
@@ -124,17 +138,20 @@ void gt_session_tell_files(struct gt_session *s)
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < s->targets.n && s->opts->control; i++)
-		if (s->targets.list[i])
+		if (s->targets.list[i] && s->targets.list[i]->file[0])
 			gt_control_file(s->opts->control, s->targets.list[i]->proc.pid,
 					path_of(s, s->targets.list[i], path));
 }
 
 void gt_session_tell_done(struct gt_session *s, const struct gt_recording *r)
 {
+	const struct gt_flight_written *w = r->window ? &r->window->latest : NULL;
 	char path[PATH_MAX];
 
-	if (s->opts->control && r->end)
-		gt_control_done(s->opts->control, r->proc.pid, r->stats.events,
-				r->stats.lost + r->stats.unwritten, path_of(s, r, path),
-				!s->targets.n_open);
+	if (r->window && r->end && !r->window->ended) /* its last file could not be written */
+		return;
+	if (s->opts->control && (r->end || w) && r->file[0])
+		gt_control_done(s->opts->control, r->proc.pid, w ? w->events : r->stats.events,
+				w ? w->lost : r->stats.lost + r->stats.unwritten,
+				path_of(s, r, path), !s->targets.n_open);
 }

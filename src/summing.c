@@ -192,11 +192,15 @@ static int wait_for(int fd, int stop_fd, int64_t end)
 
 	for (;;) {
 		int64_t left = end - mono_ms();
+		int n;
 
 		if (left <= 0)
 			return -ETIMEDOUT;
-		if (poll(p, 2, (int)left) <= 0)
-			continue; /* time over, or a signal */
+		n = poll(p, 2, (int)left);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n <= 0)
+			continue;
 		if (p[1].revents && is_stopped(stop_fd))
 			return -EINTR;
 		if (p[0].revents)

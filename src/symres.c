@@ -22,7 +22,9 @@
 #define FILE_MAX     (1ull << 30)
 #define NEWEST_MINOR 16 /* of CPython 3, whose source has been read */
 
-#define EXIT_PRIVILEGED 2 /* the child's status where it could not give up its privileges */
+/* The child's status where it could not give up its privileges; or could not begin: + errno. */
+#define EXIT_PRIVILEGED 2
+#define EXIT_ERRNO      100
 
 /* Adds to a text of GT_WHY_MAX bytes, behind what is there. */
 static void append(char *text, const char *fmt, ...) GT_PRINTF(2, 3);
@@ -168,6 +170,19 @@ static int resolve_image(const struct job *j, const struct gt_image *img, struct
 	return j->mode == GT_PROBE_LIBC && !out->is_python ? gt_libcsites_find(img, out) : err;
 }
 
+/*
+ * Shared, though it is only read: of each private mapping from which code may be run, executed or
+ * not, the kernel (uprobe_mmap(), all versions so far) takes a copy with the breakpoints of those
+ * who probe the file in every process, such as bpftrace and perf. A file system may know private
+ * mappings only (FUSE with direct_io).
+ */
+static void *map(int fd, size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+
+	return p != MAP_FAILED ? p : mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+}
+
 static int resolve(const struct job *j, struct gt_sites *out)
 {
 	struct gt_image img;
@@ -182,7 +197,7 @@ static int resolve(const struct job *j, struct gt_sites *out)
 		snprintf(out->why, sizeof(out->why), "not a regular file of 1 byte to 1 GiB");
 		return -ENOENT;
 	}
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, j->fd, 0);
+	p = map(j->fd, (size_t)st.st_size);
 	if (p == MAP_FAILED)
 		return -errno;
 	if (gt_image_open(&img, p, (size_t)st.st_size, &why)) {
@@ -205,7 +220,7 @@ static void child(struct job *j, pid_t parent)
 	unsetenv("DEBUGINFOD_URLS"); /* or libdwfl may ask the network */
 	err = gt_jail_enter(fds, GT_ARRAY_SIZE(fds), &limits, parent);
 	if (err)
-		_exit(err == -EPERM ? EXIT_PRIVILEGED : 1);
+		_exit(err == -EPERM ? EXIT_PRIVILEGED : EXIT_ERRNO - err);
 	j->fd = 3;
 	j->out = 4;
 	err = resolve(j, &sites);
@@ -234,12 +249,16 @@ static int read_answer(int fd, int64_t end, struct gt_symanswer *a)
 
 		if (left <= 0)
 			return -ETIMEDOUT;
-		if (poll(&p, 1, (int)left) <= 0)
-			continue; /* time over, or a signal */
-		n = read(fd, (char *)a + got, sizeof(*a) - got);
+		n = poll(&p, 1, (int)left);
+		if (n > 0)
+			n = read(fd, (char *)a + got, sizeof(*a) - got);
+		else if (!n)
+			continue;
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
+		if (n < 0)
+			return -errno;
+		if (!n)
 			return -EIO;
 		got += (size_t)n;
 	}
@@ -304,10 +323,12 @@ int gt_symres_file(int fd, const char *name, enum gt_probe_mode mode, unsigned i
 	if (fstat(fd, &st))
 		return -errno;
 	err = run_child(&j, &a, &status);
-	if (err && err != -EIO && err != -ETIMEDOUT)
+	if (err && err != -EIO && err != -ETIMEDOUT && !a.more)
 		return err;
 	if (err == -EIO && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_PRIVILEGED)
 		return -EPERM;
+	if (err == -EIO && !a.more && WIFEXITED(status) && WEXITSTATUS(status) > EXIT_ERRNO)
+		return EXIT_ERRNO - WEXITSTATUS(status);
 	if ((err && !a.more) || !gt_symanswer_is_valid(&a, mode, (uint64_t)st.st_size)) {
 		explain(out, "it", err, status);
 		return -EIO;

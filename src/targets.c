@@ -143,16 +143,19 @@ static int has_vanished(const struct gt_recording *r)
 static enum gt_status start(struct gt_targets *t, struct gt_recording *r, uint32_t ring_bytes)
 {
 	enum gt_status status;
-	int vanished;
+	int vanished, another;
 
 	gt_log_hold();
 	status = gt_recording_start(r, &t->recorder, ring_bytes);
 	vanished = has_vanished(r);
 	/* Attached, but to another program than was looked at. */
-	if (!status && vanished)
+	another = !status && (vanished || gt_proc_memory_gone(&r->proc));
+	if (another)
 		gt_recording_abandon(r, &t->recorder);
+	if (another && !vanished)
+		gt_error("process %d has ended or executed another program meanwhile", r->proc.pid);
 	gt_log_release(!vanished);
-	return vanished ? GT_NO_TARGET : status;
+	return vanished || another ? GT_NO_TARGET : status;
 }
 
 struct starting {
@@ -256,6 +259,20 @@ void gt_targets_collect(void *ctx)
 	}
 }
 
+/* What is in memory, and in the files that were made of it. */
+static void sum_window(const struct gt_window *w, struct gt_progress *out)
+{
+	struct gt_flight_stats kept;
+
+	gt_flight_stats(w->flight, &kept);
+	out->files += w->files;
+	out->bytes += w->bytes;
+	out->kept_events += kept.records;
+	out->kept_bytes += kept.bytes;
+	if (kept.span_ns > out->kept_ns)
+		out->kept_ns = kept.span_ns;
+}
+
 void gt_targets_sum(const struct gt_targets *t, struct gt_progress *out)
 {
 	out->events += t->ended_events;
@@ -263,6 +280,7 @@ void gt_targets_sum(const struct gt_targets *t, struct gt_progress *out)
 	out->bytes += t->ended_bytes;
 	out->files += t->ended_files;
 	out->processes += t->n_open;
+	out->ring = t->recorder.window != NULL;
 	for (size_t i = 0; i < t->n; i++) {
 		const struct gt_recording *r = t->list[i];
 		struct gt_collect_stats stats;
@@ -276,6 +294,8 @@ void gt_targets_sum(const struct gt_targets *t, struct gt_progress *out)
 		out->events += stats.events;
 		out->lost += stats.lost + stats.unwritten;
 		out->bytes += stats.bytes;
+		if (r->window)
+			sum_window(r->window, out);
 	}
 }
 
@@ -339,6 +359,35 @@ size_t gt_targets_mark(struct gt_targets *t, const struct gt_request *rq)
 	return n;
 }
 
+size_t gt_targets_dump(struct gt_targets *t, enum gt_window_trigger trigger)
+{
+	size_t failed = 0;
+
+	for (size_t i = 0; i < t->n && t->recorder.window; i++) {
+		struct gt_recording *r = t->list[i];
+
+		if (!r || !r->collector)
+			continue;
+		if (gt_window_write(r, &t->recorder, trigger))
+			failed++;
+		else
+			t->dumped(t->ctx, r);
+	}
+	if (failed)
+		gt_targets_worsen(t, GT_NO_OUTPUT);
+	return failed;
+}
+
+void gt_targets_watch(struct gt_targets *t, struct gt_recording *r, uint64_t mono_ns)
+{
+	int n = gt_window_tick(r, &t->recorder, mono_ns);
+
+	if (n < 0)
+		gt_targets_worsen(t, GT_NO_OUTPUT);
+	else if (n)
+		t->dumped(t->ctx, r);
+}
+
 /* ---- finish ---- */
 
 static void while_removing(void *ctx)
@@ -371,8 +420,8 @@ static void finish_file(struct gt_targets *t, struct gt_recording *r, enum gil_e
 	t->rings -= r->ring_bytes;
 	t->ended_events += r->stats.events;
 	t->ended_lost += r->stats.lost + r->stats.unwritten;
-	t->ended_bytes += r->stats.bytes;
-	t->ended_files++;
+	t->ended_bytes += r->window ? r->window->bytes : r->stats.bytes;
+	t->ended_files += r->window ? r->window->files : 1;
 	t->complete(t->ctx, r);
 }
 

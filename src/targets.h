@@ -28,6 +28,8 @@ struct gt_targets {
 	uint64_t ring_memory; /* bytes, of all rings together */
 	uint8_t open_ended;   /* more may come after the start */
 	void (*complete)(void *ctx, struct gt_recording *r); /* its file is; probes may be left */
+	void (*dumped)(void *ctx,
+		       struct gt_recording *r); /* one more file of it is, and it goes on */
 	void (*removing)(void *ctx); /* again and again while probes are removed, for seconds */
 	void (*ended)(void *ctx, struct gt_recording *r); /* right before it is freed */
 	void *ctx;
@@ -84,6 +86,13 @@ void gt_targets_collect(void *ctx);
  */
 void gt_targets_pause(struct gt_targets *t);
 void gt_targets_resume(struct gt_targets *t);
+
+/*
+ * With --ring: writes a file of each, and calls dumped() for it. Returns how many could not be
+ * written. One of them, where a limit was exceeded: gt_targets_watch().
+ */
+size_t gt_targets_dump(struct gt_targets *t, enum gt_window_trigger trigger);
+void gt_targets_watch(struct gt_targets *t, struct gt_recording *r, uint64_t mono_ns);
 
 /* Adds what there is so far to events, lost, bytes, files and processes. */
 void gt_targets_sum(const struct gt_targets *t, struct gt_progress *out);

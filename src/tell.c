@@ -21,14 +21,14 @@ static int is(char *const *words, const char *word)
 
 const char *gt_tell_check(char *const *words)
 {
-	static const char *const plain[] = {"pause", "resume", "status", "stop"};
+	static const char *const plain[] = {"pause", "resume", "status", "dump", "stop"};
 
 	if (is(words, "mark"))
 		return words[1] && *words[1] ? NULL : "a mark needs a name";
 	for (size_t i = 0; i < GT_ARRAY_SIZE(plain); i++)
 		if (is(words, plain[i]))
 			return words[1] ? "nothing belongs behind that request" : NULL;
-	return "a request is mark NAME, pause, resume, status or stop";
+	return "a request is mark NAME, pause, resume, status, dump or stop";
 }
 
 /* Our own clock, not the host's: who reads it knows in which time namespace we are. */

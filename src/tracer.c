@@ -12,6 +12,7 @@
 
 #include "bpfload.h"
 #include "bpftarget.h"
+#include "caps.h"
 #include "clock.h"
 #include "giltrace.skel.h"
 #include "log.h"
@@ -179,6 +180,7 @@ static void *close_all(void *tracer)
 {
 	struct gt_tracer *t = tracer;
 
+	(void)gt_caps_keep(GT_CAPS_MAPS);
 	pthread_mutex_lock(&t->closer.lock);
 	for (;;) {
 		if (has_dropped(t))
@@ -282,6 +284,11 @@ void gt_tracer_close(struct gt_tracer *t)
 const char *gt_tracer_backend(const struct gt_tracer *t)
 {
 	return gt_attach_name(t->ops);
+}
+
+int gt_tracer_needs_perf(const struct gt_tracer *t)
+{
+	return gt_attach_step(t->ops) == GT_STEP_PERF;
 }
 
 const struct gt_features *gt_tracer_features(const struct gt_tracer *t)
@@ -528,7 +535,9 @@ void gt_tracer_cut(struct gt_tracer *t, uint32_t slot, uint64_t mono_ns)
 
 	if (target->lost != target->lost_told) {
 		const struct gt_rec_lost lost = {
-			.rec = {.ts_ns = mono_ns, .kind = GT_LOST},
+			.rec = {.ts_ns = mono_ns,
+				.kind = GT_LOST,
+				.flags = target->lost_told == GT_TELL_ENDS ? GT_REC_ENDS : 0},
 			.begin_ns = target->gap_begin_ns ? target->gap_begin_ns : mono_ns,
 			.total = target->lost,
 		};

@@ -36,6 +36,7 @@ int gt_tracer_open(const struct gt_tracer_opts *opts, struct gt_tracer **out);
 void gt_tracer_close(struct gt_tracer *t);
 
 const char *gt_tracer_backend(const struct gt_tracer *t);
+int gt_tracer_needs_perf(const struct gt_tracer *t); /* its probes are perf_event_open(2)'s */
 const struct gt_features *gt_tracer_features(const struct gt_tracer *t);
 
 /* What the ring of a target may have: `wanted` bytes, unless the kernel wants all rings alike. */

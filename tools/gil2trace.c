@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "caps.h"
 #include "convert.h"
 #include "joint.h"
 #include "log.h"
@@ -257,8 +258,16 @@ int main(int argc, char **argv)
 	int status = EXIT_FAILED;
 
 	gt_log_setup("gil2trace", GT_LOG_INFO);
-	if (gt_fill_standard_fds())
+	/* It reads and writes whatever it is told to. */
+	if (gt_caps_gained()) {
+		gt_error("gil2trace has more rights than its user (by the mode or the capabilities "
+			 "of its file), needs none, and does not run with them");
 		return EXIT_FAILED;
+	}
+	if (gt_fill_standard_fds()) {
+		gt_error("cannot open /dev/null: %s", strerror(errno));
+		return EXIT_FAILED;
+	}
 	if (!gt_options_parse(&o, argc, argv)) {
 		gt_log_setup("gil2trace", o.log);
 		outs.inputs = &in;

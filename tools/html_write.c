@@ -237,10 +237,11 @@ static uint32_t blocker(const struct slices *o, const struct gt_slice *s)
 
 static void put_blame(const struct slices *o)
 {
-	const struct gt_slice *s = o->r->slices, *end = s + o->r->n_slices;
+	const struct gt_slice *s = o->r->slices, *end;
 
-	if (s == end)
+	if (!s) /* nothing may be added to it, not even 0 */
 		return;
+	end = s + o->r->n_slices;
 	for (const struct gt_slice *p = s; p < end; p++)
 		if (p->kind == GT_SPAN_TAKE)
 			gt_blob_varint(o->b, blocker(o, p));

@@ -166,6 +166,28 @@ static int open_beside(struct gt_outfile *f, struct gt_outset *set)
 	return 0;
 }
 
+/*
+ * A device or a pipe, such as /dev/stdout, but no disk; and not where the link that leads there is
+ * somebody else's, who might have it lead to anything.
+ */
+static int open_in_place(const char *path)
+{
+	struct stat st;
+	int fd;
+
+	if (lstat(path, &st))
+		return -errno;
+	if (S_ISLNK(st.st_mode) && st.st_uid && st.st_uid != geteuid())
+		return -EPERM;
+	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
+		return fd;
+	close(fd);
+	return -EPERM;
+}
+
 /* Where it goes: a descriptor, or a folder and a name for the time being. */
 static int find_place(struct gt_outfile *f, struct gt_outset *set)
 {
@@ -186,8 +208,8 @@ static int find_place(struct gt_outfile *f, struct gt_outset *set)
 			return -EEXIST;
 		return gt_inputs_is_recording(f->path) ? -ENOTEMPTY : open_beside(f, set);
 	}
-	f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-	return f->fd < 0 ? -errno : 0;
+	f->fd = open_in_place(f->path);
+	return f->fd < 0 ? f->fd : 0;
 }
 
 static int cannot_write(const char *path, int err)

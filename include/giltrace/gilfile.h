@@ -86,7 +86,8 @@ enum gil_end_reason {
 	GIL_END_STOPPED = 2,     /* SIGINT or SIGTERM */
 	GIL_END_TARGET_EXIT = 3, /* the process has ended */
 	GIL_END_EXEC = 5,        /* the process has executed another program */
-	GIL_END_ERROR = 4,       /* the recorder gave up; META key "end.error" may say why */
+	GIL_END_WINDOW = 6, /* a window of a recording that goes on: META "recording.trigger" */
+	GIL_END_ERROR = 4,  /* the recorder gave up; META key "end.error" may say why */
 };
 
 /* ---- events ---- */

@@ -290,7 +290,7 @@ class Rights(h.BpfTest):
         main = next(iter(calls))
         # Others are threads of giltrace's own.
         readers = [c for pid, c in calls.items() if pid != main and
-                   any(re.match(r"mmap\(.*MAP_PRIVATE, 3, 0\)", call) for call in c)]
+                   any(re.match(r"mmap\(.*MAP_(?:PRIVATE|SHARED), 3, 0\)", call) for call in c)]
         self.assertGreater(len(readers), 0)
         for own in readers:
             order = [i for i, c in enumerate(own) if c.startswith("capset(")]
@@ -298,7 +298,8 @@ class Rights(h.BpfTest):
             gone = own[order[0]]
             self.assertRegex(gone, r"effective=0, permitted=0, inheritable=0\}\) = 0$")
             self.assertRegex(own[order[0] + 1], r"prctl\(PR_SET_NO_NEW_PRIVS, 1.*\) = 0$")
-            mapped = [i for i, c in enumerate(own) if re.match(r"mmap\(.*MAP_PRIVATE, 3, 0\)", c)]
+            mapped = [i for i, c in enumerate(own)
+                      if re.match(r"mmap\(.*MAP_(?:PRIVATE|SHARED), 3, 0\)", c)]
             self.assertTrue(mapped and mapped[0] > order[0], own)
 
 

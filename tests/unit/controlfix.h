@@ -21,6 +21,7 @@ static struct {
 	struct gt_request rq[4096];
 	char text[256]; /* of the last one */
 	int n;
+	struct gt_progress dump; /* the answer to a GT_REQUEST_DUMP */
 } asked;
 
 static inline void act(void *ctx, const struct gt_request *rq, struct gt_progress *out)
@@ -39,7 +40,13 @@ static inline void act(void *ctx, const struct gt_request *rq, struct gt_progres
 					    .marks = 6,
 					    .files = 7,
 					    .processes = 8,
-					    .paused = asked.n % 2};
+					    .paused = asked.n % 2,
+					    .ring = asked.dump.ring,
+					    .kept_ns = 9,
+					    .kept_events = 10,
+					    .kept_bytes = 11};
+	if (rq->kind == GT_REQUEST_DUMP)
+		*out = asked.dump;
 }
 
 static inline void serve(void)
@@ -75,6 +82,7 @@ static inline void begin(int owner_fd)
 {
 	owner = -1;
 	asked.n = 0;
+	asked.dump = (struct gt_progress){0};
 	asked.text[0] = '\0';
 	assert_int_equal(gt_control_open(owner_fd, &control), 0);
 }

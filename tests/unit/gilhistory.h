@@ -116,7 +116,8 @@ static inline void history_step(struct history *w)
 	}
 }
 
-static inline void history_make(struct history *w, uint64_t seed, int functions)
+/* For history_step(). */
+static inline void history_begin(struct history *w, uint64_t seed, int functions)
 {
 	memset(w, 0, sizeof(*w));
 	w->seed = seed;
@@ -130,6 +131,11 @@ static inline void history_make(struct history *w, uint64_t seed, int functions)
 		w->thread[i].gil = i % w->n_gils;
 		history_be_born(w, i);
 	}
+}
+
+static inline void history_make(struct history *w, uint64_t seed, int functions)
+{
+	history_begin(w, seed, functions);
 	while (w->n < HISTORY_LONG)
 		history_step(w);
 }

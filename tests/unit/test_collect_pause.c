@@ -132,6 +132,25 @@ static void what_comes_too_late_is_lost(void **state)
 	assert_string_equal(meta(f, "check.result"), "consistent");
 }
 
+/* The end of a wait is no event that counts, late or lost. */
+static void the_end_of_a_wait_that_comes_too_late(void **state)
+{
+	struct fixture *f = *state;
+	struct gil_event ev;
+
+	record(f, 1000, 7, GT_WAIT);
+	gt_collect_paused(f->c, 2000, 3000);
+	record(f, 1999, 7, GT_LEFT);
+	finish(f, 9000, 0, 0);
+	assert_event(f, GIL_WAIT, 1000, 7);
+	assert_pause(f, 2000, 3000);
+	ev = next(f);
+	assert_int_equal(ev.kind, GIL_LOST);
+	assert_int_equal(ev.lost.count, 0);
+	assert_at_end(f);
+	assert_int_equal(f->stats.lost, 0);
+}
+
 /* A thread that was blocked at the start waited until the pause at least. */
 static void what_was_before_is_settled(void **state)
 {
@@ -456,6 +475,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_pause_hides_adds_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_pause_hides_nothing_else, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_comes_too_late_is_lost, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_end_of_a_wait_that_comes_too_late, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(what_was_before_is_settled, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_is_settled_behind_a_loss, setup, teardown),
 		cmocka_unit_test_setup_teardown(ends_in_a_pause_are_noticed, setup, teardown),

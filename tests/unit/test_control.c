@@ -60,6 +60,29 @@ static void requests_and_answers(void **state)
 	assert_non_null(strstr(heard(owner), "ok state=paused "));
 }
 
+/* With --ring and without. */
+static void what_is_in_memory(void **state)
+{
+	(void)state;
+	say(owner, "dump");
+	serve();
+	assert_int_equal(asked.rq[0].kind, GT_REQUEST_DUMP);
+	assert_string_equal(heard(owner),
+			    "error nothing is kept in memory: it was started without --ring");
+	asked.dump = (struct gt_progress){.ring = 1, .dumped = 3};
+	say(owner, "dump");
+	say(owner, "status");
+	serve();
+	assert_string_equal(heard(owner), "ok files=3");
+	assert_string_equal(heard(owner),
+			    "ok state=paused elapsed_ns=1 paused_ns=2 processes=8 events=3 lost=4 "
+			    "bytes=5 marks=6 files=7 kept_ns=9 kept_events=10 kept_bytes=11");
+	asked.dump.failed = 1;
+	say(owner, "dump");
+	serve();
+	assert_string_equal(heard(owner), "error 1 of 4 files could not be written");
+}
+
 static void news_for_the_owner(void **state)
 {
 	const struct gt_progress all = {.files = 1,
@@ -394,6 +417,7 @@ int main(void)
 #define OWNED(f) cmocka_unit_test_setup_teardown(f, with_owner, finish)
 	const struct CMUnitTest tests[] = {
 		OWNED(requests_and_answers),
+		OWNED(what_is_in_memory),
 		OWNED(news_for_the_owner),
 		OWNED(the_last_word_arrives),
 		OWNED(hostile_packets),

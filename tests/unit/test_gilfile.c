@@ -357,6 +357,29 @@ static void failing_write(void **state)
 	}
 }
 
+/* It is another block that does not fit: the events in memory are lost all the same. */
+static void failing_write_of_another_block(void **state)
+{
+	struct gil_event ev = {.kind = GIL_ACQUIRE, .mono_ns = 5};
+	struct rlimit old, lim;
+	struct gt_gilfile *f;
+	int fd;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	f = create(&fd);
+	assert_int_equal(gt_gilfile_add(f, &ev, 0), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	lim = (struct rlimit){.rlim_cur = 40, .rlim_max = old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &lim), 0);
+	assert_int_equal(gt_gilfile_clock(f, &one_clock), -EFBIG);
+	setrlimit(RLIMIT_FSIZE, &old);
+	assert_int_equal(gt_gilfile_flush(f, 0), -EFBIG);
+	assert_int_equal(gt_gilfile_unwritten(f), 1);
+	check_after_failure(fd, f, -EFBIG, 1);
+	close(fd);
+}
+
 static void failing_create(void **state)
 {
 	int fd = open("/dev/full", O_WRONLY | O_CLOEXEC), spare;
@@ -719,6 +742,7 @@ int main(void)
 		cmocka_unit_test(head_and_end),
 		cmocka_unit_test(refused_arguments),
 		cmocka_unit_test(failing_write),
+		cmocka_unit_test(failing_write_of_another_block),
 		cmocka_unit_test(failing_create),
 		cmocka_unit_test(golden_bytes),
 		cmocka_unit_test(golden_is_read),

@@ -8,8 +8,11 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "log.h"
 #include "output.h"
@@ -119,6 +122,152 @@ static void says_what_is_wrong_with_a_folder(void **state)
 	assert_int_equal(gt_output_dir("/proc/self/cmdline"), -ENOTDIR);
 }
 
+/* ---- races with somebody who may write in the folder ---- */
+
+#define MALLORY 54321
+#define ROUNDS  1500
+
+static void remove_all(int dir, const char *folder)
+{
+	char command[128];
+
+	close(dir);
+	snprintf(command, sizeof(command), "rm -rf '%s/%s'", base, folder);
+	assert_int_equal(system(command), 0);
+}
+
+/* For ever: what she does to the names in the folder. */
+static pid_t let_mallory(int dir, void (*swap)(void))
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid)
+		return pid;
+	if (fchdir(dir) || setgid(MALLORY) || setuid(MALLORY) || prctl(PR_SET_PDEATHSIG, SIGKILL) ||
+	    getppid() != parent)
+		_exit(1);
+	for (;;)
+		swap();
+}
+
+static void stop_mallory(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+}
+
+static void links_for_folders(void)
+{
+	(void)!symlink("../victim", "out");
+	unlink("out");
+	(void)!mkdir("out", 0777);
+	(void)!rename("out", "mine");
+	(void)!symlink("../victim", "out");
+	unlink("out");
+	(void)!symlink(".", "out");
+	unlink("out");
+	(void)!rename("mine", "out");
+	rmdir("out");
+}
+
+static void ours_for_ours(void)
+{
+	(void)!rename("out", "away");
+	(void)!rename("secret", "out");
+	(void)!rename("out", "secret");
+	rmdir("away");
+}
+
+/* gt_output_dir() and a file in it, again and again; what it says goes nowhere. */
+static unsigned int use_folder(const char *folder)
+{
+	int said = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+	unsigned int made = 0;
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/%s/out", base, folder);
+	dup2(null, STDERR_FILENO);
+	for (int i = 0; i < ROUNDS; i++) {
+		int fd = gt_output_dir(path), file;
+
+		if (fd < 0)
+			continue;
+		file = gt_output_file(fd, path, 7, 3, name, sizeof(name));
+		made += file >= 0;
+		if (file >= 0)
+			close(file);
+		unlinkat(fd, name, 0);
+		close(fd);
+		rmdir(path);
+	}
+	dup2(said, STDERR_FILENO);
+	close(said);
+	close(null);
+	return made;
+}
+
+static void is_not_led_astray(void **state)
+{
+	struct stat before, after;
+	unsigned int made;
+	int victim, sticky;
+	pid_t mallory;
+
+	(void)state;
+	if (geteuid()) {
+		print_message("SKIP: needs root, and somebody who is not\n");
+		skip();
+	}
+	assert_int_equal(chmod(base, 0755), 0);
+	assert_int_equal(mkdirat(dir_fd, "victim", 0755), 0);
+	assert_int_equal(mkdirat(dir_fd, "sticky", 0755), 0);
+	assert_int_equal(fchmodat(dir_fd, "sticky", 01777, 0), 0);
+	victim = openat(dir_fd, "victim", O_RDONLY | O_DIRECTORY);
+	sticky = openat(dir_fd, "sticky", O_RDONLY | O_DIRECTORY);
+	assert_int_equal(fstat(victim, &before), 0);
+	setenv("SUDO_UID", "12345", 1);
+	mallory = let_mallory(sticky, links_for_folders);
+	made = use_folder("sticky");
+	stop_mallory(mallory);
+	print_message("%u of %u folders were made or used\n", made, ROUNDS);
+	/* A file that was made there was removed again, but shows in the folder's time. */
+	assert_int_equal(fstat(victim, &after), 0);
+	assert_int_equal(after.st_uid, 0);
+	assert_memory_equal(&after.st_mtim, &before.st_mtim, sizeof(after.st_mtim));
+	remove_all(sticky, "sticky");
+	remove_all(victim, "victim");
+}
+
+static void gives_nothing_else_away(void **state)
+{
+	struct stat st;
+	pid_t mallory;
+	int hers;
+
+	(void)state;
+	if (geteuid()) {
+		print_message("SKIP: needs root, and somebody who is not\n");
+		skip();
+	}
+	assert_int_equal(chmod(base, 0755), 0);
+	assert_int_equal(mkdirat(dir_fd, "hers", 0755), 0);
+	assert_int_equal(mkdirat(dir_fd, "hers/secret", 0700), 0);
+	assert_int_equal(mkdirat(dir_fd, "hers/secret/kept", 0700), 0);
+	assert_int_equal(fchownat(dir_fd, "hers", MALLORY, MALLORY, 0), 0);
+	hers = openat(dir_fd, "hers", O_RDONLY | O_DIRECTORY);
+	setenv("SUDO_UID", "12345", 1);
+	mallory = let_mallory(hers, ours_for_ours);
+	(void)use_folder("hers");
+	stop_mallory(mallory);
+	if (fstatat(hers, "secret", &st, AT_SYMLINK_NOFOLLOW))
+		assert_int_equal(fstatat(hers, "out", &st, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(st.st_uid, 0);
+	remove_all(hers, "hers");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -126,6 +275,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(follows_no_link, setup, teardown),
 		cmocka_unit_test_setup_teardown(belongs_to_the_sudo_user, setup, teardown),
 		cmocka_unit_test(says_what_is_wrong_with_a_folder),
+		cmocka_unit_test_setup_teardown(is_not_led_astray, setup, teardown),
+		cmocka_unit_test_setup_teardown(gives_nothing_else_away, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

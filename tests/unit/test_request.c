@@ -39,13 +39,13 @@ static void plain_words(void **state)
 		const char *text;
 		enum gt_request_kind kind;
 	} good[] = {
-		{"pause", GT_REQUEST_PAUSE},
-		{"resume", GT_REQUEST_RESUME},
-		{"status", GT_REQUEST_STATUS},
-		{"stop", GT_REQUEST_STOP},
+		{"pause", GT_REQUEST_PAUSE},   {"resume", GT_REQUEST_RESUME},
+		{"status", GT_REQUEST_STATUS}, {"stop", GT_REQUEST_STOP},
+		{"dump", GT_REQUEST_DUMP},
 	};
-	static const char *const bad[] = {"",       " ",     "pause ", "pause\n", "Pause",  "paus",
-					  "pauses", " stop", "stop 1", "ok",      "threads"};
+	static const char *const bad[] = {"",       " ",    "pause ",  "pause\n",
+					  "Pause",  "paus", "pauses",  " stop",
+					  "stop 1", "ok",   "threads", "dump 1"};
 
 	(void)state;
 	for (size_t i = 0; i < GT_ARRAY_SIZE(good); i++) {

@@ -76,20 +76,22 @@ _giltrace() {
 		)
 		return
 		;;
-	--duration | -d | --ring-size | --ring-memory | --ready-fd | --control-fd) return ;;
+	--duration | -d | --ring-size | --ring-memory | --ready-fd | --control-fd | \
+		--ring | --window-memory | --trigger-hold | --trigger-wait | --ring-files) return ;;
 	esac
 	# Of --follow and --control the argument is optional, and is always behind a "=".
 	$split && return
 
 	options='--pid= --all-npu --all-python --follow --user= --duration= --output-dir= --list
 		--json --dry-run --features --probe= --backend= --without= --ring-size=
-		--ring-memory= --no-thread-names --no-summary --ready-fd= --control --control-fd=
+		--ring-memory= --ring= --window-memory= --trigger-hold= --trigger-wait=
+		--ring-files= --no-thread-names --no-summary --ready-fd= --control --control-fd=
 		--paused --tell= --verbose --quiet --help --usage --version
 		-p -d -o -v -q -? -V'
 	if [[ $cur == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
 		[[ ${COMPREPLY-} == *= ]] && compopt -o nospace
 	elif [[ $tells ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'mark pause resume status stop' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'mark pause resume status dump stop' -- "$cur")
 	fi
 } && complete -F _giltrace giltrace
