@@ -134,7 +134,7 @@ run_one() {
 	"$top/scripts/vmtest.sh" -a "$arch" -u "$userland" -p "$packages" -t "$limit" \
 		-o "$work/$name" -d "$top:/giltrace" -x .git -x build -x 'build-*' -x __pycache__ \
 		-d "$work/$arch:$dir" "$kernel" -- \
-		"GT_SLOW=10 GT_BUILD_DIR=$dir python3 tests/vm/run.py $(printf '%q ' "${tests[@]}")" \
+		"GT_OWN_CLOCK=1 GT_SLOW=10 GT_BUILD_DIR=$dir python3 tests/vm/run.py $(printf '%q ' "${tests[@]}")" \
 		>"$work/$name.console" 2>&1 || status=$?
 	say "$name: status $status"
 	cat "$work/$name.console"

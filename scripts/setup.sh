@@ -40,11 +40,13 @@ with_apt() {
 	local missing=() p
 
 	# The last two: what scripts/pythons.sh needs to build a Python.
-	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace libffi-dev xz-utils)
+	[ -z "$tests" ] || want+=(libcmocka-dev binutils strace btrfs-progs libffi-dev xz-utils)
 	[ -z "$extra" ] || want+=(python3-numpy python3-torch python3-yaml sudo)
 	[ -z "$extra" ] || want+=(bash-completion zsh man-db groff-base mandoc)
-	# On Ubuntu it is a snap, which chromedriver cannot start from here.
-	[ -z "$extra" ] || ! grep -qx ID=debian /etc/os-release || want+=(chromium chromium-driver)
+	# What targets are traced beside, and what they are made of.
+	[ -z "$extra" ] || want+=(python3-gevent gdb bpftrace g++)
+	# On Ubuntu it is a snap, which chromedriver cannot start from here; perf is part of linux-tools.
+	[ -z "$extra" ] || ! grep -qx ID=debian /etc/os-release || want+=(chromium chromium-driver linux-perf)
 	[ -z "$lint" ] || want+=(clang-format-14 clang-tidy-14 cppcheck shellcheck)
 	[ -z "$cross" ] || want+=(lld llvm dpkg-dev rpm debian-archive-keyring)
 	for p in "${want[@]}"; do

@@ -8,6 +8,7 @@ Environment:
   GT_EXTRA_PYTHONS  more interpreters, separated by colons
   GT_PYTHONS_DIR    where scripts/pythons.sh has put others
   GT_ALL_PYTHONS    1: all of these in every test, not one of each kind
+  GT_SOAK           1: test_unharmed.py and test_exact.py at full length
   GT_SLOW           a factor for the times after which the tests give something up
   GT_WRITE_DOCS     1: test_matrix.py writes its table to docs/pythons.md
 

@@ -136,16 +136,20 @@ def function():
     return Function()
 
 
-def perf_event(fds):
-    """A perf_event uprobe on the function, for this process only."""
+def uprobe(fds, path, offset, pid, cpu):
+    """A perf_event uprobe, which counts its hits; path: a buffer."""
     with open(UPROBE_TYPE) as f:
         kind = int(f.read())
-    at = function()
-    attr = struct.pack("<IIQQQQQIIQQ", kind, 112, 0, 0, 0, 0, 0, 0, 0, ctypes.addressof(at.path),
-                       at.OFFSET).ljust(112, b"\0")
+    attr = struct.pack("<IIQQQQQIIQQ", kind, 112, 0, 0, 0, 0, 0, 0, 0, ctypes.addressof(path),
+                       offset).ljust(112, b"\0")
     return opened(fds, checked(libc.syscall(
-        ctypes.c_long(SYS_PERF_EVENT_OPEN), ctypes.c_char_p(attr), ctypes.c_long(os.getpid()),
-        ctypes.c_long(-1), ctypes.c_long(-1), ctypes.c_ulong(CLOEXEC))))
+        ctypes.c_long(SYS_PERF_EVENT_OPEN), ctypes.c_char_p(attr), ctypes.c_long(pid),
+        ctypes.c_long(cpu), ctypes.c_long(-1), ctypes.c_ulong(CLOEXEC))))
+
+
+def perf_event(fds):
+    """A perf_event uprobe on the function, for this process only."""
+    return uprobe(fds, function().path, Function.OFFSET, os.getpid(), -1)
 
 
 COOKIE = 1 << 40 | 7

@@ -19,6 +19,7 @@ import termios
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness as h  # noqa: E402
+from calls import Calls  # noqa: E402
 
 SI_KERNEL = 128  # si_code of what the terminal sends
 
@@ -138,19 +139,19 @@ class FromTheFirstOn(CommandTest):
         Runs it with a counter of the calls by which CPython tells that the GIL was taken or
         released: no event is missing, and none too many. The only recording.
         """
-        told = os.path.join(h.new_dir(), "signals")
-        env = ["env", "LD_PRELOAD=" + h.tool("tests/signals.so"), "GT_SIGNALS=" + told]
+        calls = Calls()
+        env = ["env"] + ["%s=%s" % e for e in calls.env.items()]
         status, out, err = self.run_it(env + command, *options, **kwargs)
         self.assertEqual((status, out), (0, b""), err)
         rec, = self.recordings()
         self.assert_sound(rec)
-        with open(told) as f:
-            count, first = map(int, f.read().split())
-        self.assertGreater(count, 800)
-        self.assertEqual(rec.count(h.ACQUIRE) + rec.count(h.RELEASE), count)
+        counted = calls.counted()
+        self.assertGreater(counted.signals, 800)
+        self.assertEqual(rec.count(h.ACQUIRE) + rec.count(h.RELEASE), counted.signals)
+        self.assertEqual((rec.count(h.WAIT), rec.count(h.YIELD)), counted[1:])
         self.assertEqual(rec.lost, 0)
         self.assertEqual(rec.events[0].kind, h.ACQUIRE)
-        self.assertLessEqual(rec.events[0].ns, first)
+        self.assertLessEqual(rec.events[0].ns, calls.first_ns())
         # Nothing was there before it, and nothing is after.
         self.assertEqual(rec.late + rec.before(h.HOLDING) + rec.before(h.WAITING), [])
         self.assertNotIn("recording.late", rec.meta)

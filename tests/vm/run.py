@@ -29,8 +29,8 @@ CI = ["test_modes.*", "test_features.Features.test_it_is_*", "test_targets.OnlyT
       "test_truth.GroundTruth.test_released_*"]
 
 # What needs no compiler, no container engine, no notebook, and measures neither speed nor shares of time.
-ATTACH = """all check cli command control control_ends embed_c embed_children embed_faults
-    embed_marks embed_python embed_starts ends fallbacks features follow list loss many marker modes
+ATTACH = """all check cli clockset command control control_ends embed_c embed_children embed_faults
+    embed_marks embed_python embed_starts ends fallbacks features flight follow list loss many marker modes
     names npu odd odd_ends probes pythons rights targets truth""".split()
 # Those that look at a running kernel, at its machine, or at a live Python.
 UNIT = """about attach before collect collect_pause emulated features gilscan insn libcsites pylayout
@@ -49,6 +49,7 @@ SKIPS = (
     (r"the reader kept up", "by chance"),
     (r"no GIL in this build", "it is about others"),
     (r"no .*package|no dist", "not in the userland"),
+    (r"this (kernel cannot suspend|machine does not suspend).*", "qemu's ARM machine, as a rule"),
 )
 
 
