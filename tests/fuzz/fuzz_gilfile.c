@@ -7,9 +7,8 @@
 #include "gilfile_codec.h"
 
 #include <sys/mman.h>
-#include <zlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "gilmend.h"
 
 static void check(int ok)
 {
@@ -76,27 +75,6 @@ static void read_file(const uint8_t *data, size_t size)
 	gil_reader_close(r);
 }
 
-static void make_right(uint8_t *p, size_t size)
-{
-	uint64_t seq = 0;
-
-	memcpy(p, GIL_MAGIC, 8);
-	gt_put_le16(p + 8, GIL_MAJOR);
-	gt_put_le32(p + 28, (uint32_t)crc32(0, p, 28));
-	for (uint64_t off = gt_get_le32(p + 12); gt_in_range(off, GIL_BLOCK_HEADER_SIZE, size);) {
-		uint8_t *h = p + off;
-		uint64_t len = gt_get_le32(h + 8);
-
-		off += GIL_BLOCK_HEADER_SIZE;
-		gt_put_le32(h, GIL_BLOCK_MAGIC);
-		gt_put_le64(h + 16, seq++);
-		if (gt_in_range(off, len, size))
-			gt_put_le32(h + 48, (uint32_t)crc32(0, p + off, (uInt)len));
-		gt_put_le32(h + 52, (uint32_t)crc32(0, h, 52));
-		off += len;
-	}
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t *copy;
@@ -107,8 +85,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	copy = malloc(size);
 	check(copy != NULL);
 	memcpy(copy, data, size);
-	make_right(copy, size);
+	gilmend(copy, size);
 	read_file(copy, size);
 	free(copy);
 	return 0;
 }
+
+#ifdef GT_FUZZ
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned int seed);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned int seed)
+{
+	return gilmend_mutate(data, size, max, seed);
+}
+#endif

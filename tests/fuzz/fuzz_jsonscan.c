@@ -9,16 +9,7 @@
 
 #include "jsonscan.h"
 #include "merge.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define MUST(cond)                                                                                 \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);         \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "must.h"
 
 static int memfd(const uint8_t *data, size_t size)
 {

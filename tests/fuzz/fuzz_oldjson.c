@@ -9,18 +9,9 @@
 
 #include "giltrace/gilfile.h"
 #include "log.h"
+#include "must.h"
 #include "oldjson.h"
 #include "oldrecord.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define MUST(cond)                                                                                 \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);         \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 /* ---- two ways of reading ---- */
 

@@ -19,8 +19,6 @@
 #define EVENT_BYTES 5
 #define COUNT_MAX   5000
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 #define TIME_MAX (UINT64_MAX >> 2) /* slices.h's */
 
 static struct gt_timeline *begin(struct keeper *k, uint64_t end_ns, uint32_t main_tid,

@@ -6,17 +6,8 @@
 #ifndef GT_KEEPFIX_H
 #define GT_KEEPFIX_H
 
-#include <stdio.h>
-
+#include "must.h"
 #include "sink.h"
-
-#define MUST(cond)                                                                                 \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);         \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 struct list {
 	struct gt_span *v;
