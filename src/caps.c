@@ -70,7 +70,7 @@ static int set(const struct sets *s)
 int gt_caps_keep(unsigned int what)
 {
 	uint64_t keep = 0;
-	struct sets s;
+	struct sets s = {0};
 	int err = get(&s);
 
 	if (err)
@@ -91,7 +91,7 @@ int gt_caps_keep(unsigned int what)
 
 uint64_t gt_caps_lower(void)
 {
-	struct sets s;
+	struct sets s = {0};
 	uint64_t before;
 
 	if (!geteuid() || get(&s))
@@ -103,7 +103,7 @@ uint64_t gt_caps_lower(void)
 
 void gt_caps_raise(uint64_t effective)
 {
-	struct sets s;
+	struct sets s = {0};
 
 	if (!effective || get(&s))
 		return;
@@ -113,7 +113,7 @@ void gt_caps_raise(uint64_t effective)
 
 int gt_caps_gained(void)
 {
-	struct sets s;
+	struct sets s = {0};
 
 	if (getuid() != geteuid() || getgid() != getegid())
 		return 1;

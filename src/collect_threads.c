@@ -128,6 +128,9 @@ static void rename_thread(struct gt_collector *c, struct gt_known_thread *t, uin
 		return; /* it has ended */
 	if (!strcmp(comm, t->comm) && (uint32_t)ns_tid == t->ns_tid)
 		return;
+	/* execve(2) sets the next program's name, and before that it takes the old memory away. */
+	if (gt_proc_memory_gone(c->proc))
+		return;
 	memcpy(t->comm, comm, GIL_COMM_LEN);
 	t->ns_tid = (uint32_t)ns_tid;
 	tell_thread(c, t, mono_ns);

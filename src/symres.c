@@ -284,6 +284,7 @@ static int run_child(struct job *j, struct gt_symanswer *a, int *status)
 	if (!pid)
 		child(j, parent);
 	close(gt_steal_fd(&wr));
+	next.more = 0;
 	do {
 		err = read_answer(rd, end, &next);
 		if (!err)

@@ -95,8 +95,8 @@ class Owners(h.BpfTest):
                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL)
             try:
-                h.until(lambda: any(h.Recording(os.path.join(where, f)).end
-                                    for f in os.listdir(where)), how, 20)
+                h.until(lambda: any(os.path.getsize(f) and h.Recording(f).end for f in
+                                    [os.path.join(where, f) for f in os.listdir(where)]), how, 20)
             finally:
                 owner.kill()
                 owner.wait()

@@ -22,7 +22,7 @@ from family import FamilyTest  # noqa: E402
 from kernel import closing  # noqa: E402
 
 SOAK = os.environ.get("GT_SOAK") == "1"
-ROUNDS = 1000000 if SOAK else 50000  # of os.stat: each releases and takes the GIL once
+ROUNDS = 1000000 if SOAK else 25000  # of os.stat: each releases and takes the GIL once
 RATE = 500000  # events a second
 TINY = "--ring-size=%d" % (os.sysconf("SC_PAGESIZE") // 1024)
 THREADS = 1400  # the table of BPF has room for 1,024
@@ -137,14 +137,14 @@ class Counts(Exact):
         target.work.do("interval", seconds=0.0002)
         target.begin()
         with h.Recorder(target.pid, "--ring-size=16384") as r:
-            self.load([target], 2000)
+            self.load([target], 6000)
             self.assertEqual(r.stop(), h.OK, r.text())
             told = self.check_sum(target, r)
         rec = r.recording()
         self.assert_sound(rec)
         self.assertEqual(told["lost"], 0)
         self.check_kinds(rec, target.true())
-        self.assertGreater(rec.count(h.WAIT), 100)
+        self.assertGreater(rec.count(h.WAIT), 10)
         self.assertGreater(rec.count(h.YIELD), 0)
 
     def test_reader_that_is_stopped(self):

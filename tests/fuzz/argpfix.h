@@ -15,6 +15,7 @@
 
 #define ARGP_WORDS_MAX 32
 
+/* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): the linker's names */
 error_t __real_argp_parse(const struct argp *argp, int argc, char **argv, unsigned int flags,
 			  int *index, void *input);
 error_t __wrap_argp_parse(const struct argp *argp, int argc, char **argv, unsigned int flags,
@@ -22,6 +23,7 @@ error_t __wrap_argp_parse(const struct argp *argp, int argc, char **argv, unsign
 void __wrap_argp_error(const struct argp_state *state, const char *fmt, ...) GT_PRINTF(2, 3);
 void __wrap_argp_failure(const struct argp_state *state, int status, int err, const char *fmt, ...);
 void __wrap_argp_state_help(const struct argp_state *state, FILE *out, unsigned int flags);
+/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 
 static jmp_buf argp_refused;
 static int argp_good; /* the latest command line was parsed to its end */

@@ -47,7 +47,7 @@ static void check_json(const char *path)
 	gt_jsonscan_lenient(s); /* what is merged may hold a NaN */
 	do
 		token = gt_jsonscan_next(s);
-	while (token > 0 && token != GT_JSON_END);
+	while (token > 0); /* GT_JSON_END is 0 */
 	if (token != GT_JSON_END)
 		fprintf(stderr, "%s: %d: %s\n", path, token, gt_jsonscan_problem(s));
 	MUST(token == GT_JSON_END);

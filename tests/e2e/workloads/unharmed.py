@@ -7,6 +7,7 @@ come to what the first one came to, which nobody disturbed.
 
 Says "ready" after the first round; at last all results, each once. Exits with 7. CPython 3.6 and newer.
 """
+import binascii
 import hashlib
 import os
 import select
@@ -14,9 +15,8 @@ import signal
 import sys
 import threading
 import time
-import zlib
 
-DATA = bytes(range(256)) * 64  # so much that hashlib and zlib release the GIL
+DATA = bytes(range(256)) * 64  # so much that hashlib releases the GIL
 
 
 def together(*functions):
@@ -40,7 +40,7 @@ def compute():
 def digest():
     value = 0
     for i in range(30):
-        value ^= zlib.crc32(hashlib.sha256(DATA + bytes([i])).digest() + DATA)
+        value ^= binascii.crc32(hashlib.sha256(DATA + bytes([i])).digest() + DATA)
         os.stat("/")
     return value
 
