@@ -80,7 +80,7 @@ static void check_about(const struct gt_proc *p)
 /* Of a variable that is there twice the first counts; one that is too long is not cut. */
 static void check_environment(const struct gt_proc *p)
 {
-	char small[8], large[4096];
+	char small[8] = "", large[4096] = "";
 	struct gt_proc_var vars[] = {{.name = "RANK", .buf = small, .size = sizeof(small)},
 				     {.name = "RANK", .buf = large, .size = sizeof(large)}};
 
