@@ -137,9 +137,10 @@ class Recording:
                            ("check.mismatches", 0), ("check.unchecked", 0)):
             if self.meta.get(key) != str(found):
                 bad.append("%s is %r, not %d" % (key, self.meta.get(key), found))
-        # What is inferred misses requests, and it is the YIELD that tells of them.
-        yields = yields and "inferred" not in [self.meta.get(k) for k in DROP_REQUESTS]
-        return bad + (unforced_yields(self.events, self.gaps + self.pauses) if yields else [])
+        # What is inferred misses requests, and then it is the YIELD that tells of them.
+        inferred = "inferred" in [self.meta.get(k) for k in DROP_REQUESTS]
+        return bad + (unforced_yields(self.events, self.gaps + self.pauses, inferred)
+                      if yields else [])
 
     def holds(self, tid=None):
         """Holds in the order of their begin; only what was seen from end to end."""
@@ -170,14 +171,18 @@ class Recording:
         return Trace([self.path], status, *options)
 
 
-def unforced_yields(events, gaps=()):
-    """A thread waits for the switch only if somebody had asked for the GIL."""
+def unforced_yields(events, gaps=(), inferred=False):
+    """
+    A thread waits for the switch only if somebody had asked for the GIL it has released; inferred:
+    the release may not tell.
+    """
     bad, last, gaps = [], {}, sorted(g.ns for g in gaps)
     for e in events:
         while gaps and gaps[0] <= e.ns:
             gaps.pop(0)
             last.clear()
-        if e.kind == YIELD and e.tid in last and last[e.tid] != (RELEASE, e.gil, True):
+        if e.kind == YIELD and e.tid in last and \
+                last[e.tid] not in [(RELEASE, e.gil, told) for told in (True, not inferred)]:
             bad.append("YIELD of %d at %d comes after %s" % (e.tid, e.ns, last[e.tid]))
         last[e.tid] = (e.kind, e.gil, e.forced)
     return bad
